@@ -1,0 +1,1 @@
+"""voxradix: serves multi-codebook speech language models and never computes the same audio twice."""

@@ -1,0 +1,30 @@
+"""Row keys: integers that stand for whole rows.
+
+A package of its own, with torch as its only need: it knows no model, no cache and no engine.
+"""
+
+from voxradix.keys.packed import pack_rows, pack_rows_unchecked, unpack_rows
+from voxradix.keys.prompt import prompt_keys
+from voxradix.keys.seed import (
+    BASE,
+    MOD,
+    fold_keys,
+    row_hash,
+    row_hash_definition,
+    seed_key_definition,
+    seed_keys,
+)
+
+__all__ = [
+    "BASE",
+    "MOD",
+    "fold_keys",
+    "pack_rows",
+    "pack_rows_unchecked",
+    "prompt_keys",
+    "row_hash",
+    "row_hash_definition",
+    "seed_key_definition",
+    "seed_keys",
+    "unpack_rows",
+]

@@ -1,0 +1,1 @@
+"""Models that generate rows, one package a family."""

@@ -1,0 +1,236 @@
+"""The configuration of a MOSS-TTS Local checkpoint, read from its config.json in either layout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from voxradix.errors import VoxradixError
+from voxradix.rows import RowLayout
+
+T = TypeVar("T", int, float, str)
+
+
+@dataclass(frozen=True)
+class BackboneConfig:
+    """The Qwen3 backbone: sizes, RMS epsilon and rotary base."""
+
+    layers: int
+    hidden: int
+    inner: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    rms_eps: float
+    rope_theta: float
+    vocab: int
+    positions: int
+
+
+@dataclass(frozen=True)
+class LocalConfig:
+    """The local transformer that decodes one frame: GPT-2 style blocks with rotary positions."""
+
+    layers: int
+    hidden: int
+    inner: int
+    heads: int
+    norm_eps: float
+    rope_base: float
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one head."""
+        return self.hidden // self.heads
+
+
+@dataclass(frozen=True)
+class MossLocalConfig:
+    """A whole checkpoint's configuration: its two transformers, codebooks and ids."""
+
+    backbone: BackboneConfig
+    local: LocalConfig
+    codebooks: int
+    codebook_size: int
+    pad_code: int
+    binary_stop_head: bool
+    pad_id: int
+    im_start_id: int
+    im_end_id: int
+    audio_start_id: int
+    audio_end_id: int
+    user_slot_id: int
+    assistant_slot_id: int
+
+    @property
+    def layout(self) -> RowLayout:
+        """The rows of this checkpoint. Keys stay below its lowest special id."""
+        special = (
+            self.pad_id,
+            self.im_start_id,
+            self.im_end_id,
+            self.audio_start_id,
+            self.audio_end_id,
+            self.user_slot_id,
+            self.assistant_slot_id,
+        )
+        code_bound = max(self.codebook_size, self.pad_code + 1)
+        return RowLayout(
+            name="moss_tts_local",
+            bounds=(self.backbone.vocab, *(code_bound,) * self.codebooks),
+            end_id=self.audio_end_id,
+            pad_code=self.pad_code,
+            key_space=min(special),
+        )
+
+
+class _Fields:
+    """A JSON object with typed, named access; ``where`` says whose fields they are in messages."""
+
+    def __init__(self, values: Mapping[str, object], where: str) -> None:
+        self._values = values
+        self._where = where
+
+    def section(self, *names: str) -> _Fields:
+        for name in names:
+            value = self._values.get(name)
+            if isinstance(value, dict):
+                return _Fields(value, f"{self._where}: {name}")
+        raise VoxradixError(f"{self._where} has no section {' or '.join(names)}")
+
+    def has(self, name: str) -> bool:
+        return self._values.get(name) is not None
+
+    def get(self, name: str, kind: type[T], default: T | None = None) -> T:
+        value = self._values.get(name, default)
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            return kind(value)
+        if value is None:
+            raise VoxradixError(f"{self._where} has no field {name}")
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise VoxradixError(f"{self._where}: {name} is {value!r}; it must be of type {kind.__name__}")
+        return value
+
+    def positive(self, name: str, default: int | None = None) -> int:
+        value = self.get(name, int, default)
+        if value < 1:
+            raise VoxradixError(f"{self._where}: {name} is {value}; it must be at least 1")
+        return value
+
+    def only(self, name: str, *allowed: object, default: object) -> object:
+        value = self._values.get(name, default)
+        if value not in allowed:
+            choices = " or ".join(repr(a) for a in allowed)
+            raise VoxradixError(f"{self._where}: {name} is {value!r}; this model family needs {choices}")
+        return value
+
+
+def read_json(path: Path) -> dict[str, object]:
+    """Read a JSON object from a file; `VoxradixError` when it is missing, unreadable or no object."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise VoxradixError(f"{path} does not exist; a checkpoint directory holds {path.name}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise VoxradixError(f"{path} cannot be read: {error}") from None
+    except json.JSONDecodeError as error:
+        raise VoxradixError(f"{path} is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise VoxradixError(f"{path} holds a JSON {type(value).__name__}; it must be an object")
+    return value
+
+
+def read_config(directory: Path) -> MossLocalConfig:
+    """Read ``directory/config.json``; `VoxradixError` names the field that is missing or out of range."""
+    path = directory / "config.json"
+    top = _Fields(read_json(path), str(path))
+    top.only("model_type", "moss_tts_local", default=None)
+    text = top.section("language_config", "qwen3_config")
+    local = top.section("gpt2_config")
+    config = MossLocalConfig(
+        backbone=_backbone(text),
+        local=_local(local, top),
+        codebooks=top.positive("n_vq"),
+        codebook_size=top.positive("audio_vocab_size"),
+        pad_code=top.get("audio_pad_code", int, top.get("audio_pad_token_id", int, -1)),
+        binary_stop_head=top.only("local_text_head_mode", "binary", "full_vocab", default="binary") == "binary",
+        pad_id=top.get("pad_token_id", int),
+        im_start_id=top.get("im_start_token_id", int),
+        im_end_id=top.get("im_end_token_id", int),
+        audio_start_id=top.get("audio_start_token_id", int),
+        audio_end_id=top.get("audio_end_token_id", int),
+        user_slot_id=top.get("audio_user_slot_token_id", int),
+        assistant_slot_id=top.get("audio_assistant_slot_token_id", int),
+    )
+    _check(config, str(path))
+    return config
+
+
+def _backbone(text: _Fields) -> BackboneConfig:
+    text.only("hidden_act", "silu", default="silu")
+    text.only("attention_bias", False, default=False)
+    text.only("use_sliding_window", False, default=False)
+    hidden, heads = text.positive("hidden_size"), text.positive("num_attention_heads")
+    if text.has("rope_theta"):
+        text.only("rope_scaling", None, default=None)
+        theta = text.get("rope_theta", float)
+    else:
+        rope = text.section("rope_parameters")
+        rope.only("rope_type", "default", default="default")
+        theta = rope.get("rope_theta", float)
+    return BackboneConfig(
+        layers=text.positive("num_hidden_layers"),
+        hidden=hidden,
+        inner=text.positive("intermediate_size"),
+        heads=heads,
+        kv_heads=text.positive("num_key_value_heads", heads),
+        head_dim=text.positive("head_dim", hidden // heads),
+        rms_eps=text.get("rms_norm_eps", float),
+        rope_theta=theta,
+        vocab=text.positive("vocab_size"),
+        positions=text.positive("max_position_embeddings"),
+    )
+
+
+def _local(local: _Fields, top: _Fields) -> LocalConfig:
+    local.only("activation_function", "silu", default=None)
+    local.only("position_embedding_type", "rope", default=None)
+    local.only("scale_attn_weights", True, default=True)
+    hidden = local.positive("n_embd")
+    return LocalConfig(
+        layers=top.positive("local_transformer_layers", local.positive("n_layer", 1)),
+        hidden=hidden,
+        inner=local.positive("n_inner", 4 * hidden),
+        heads=local.positive("n_head"),
+        norm_eps=local.get("layer_norm_epsilon", float),
+        rope_base=local.get("rope_base", float),
+    )
+
+
+def _check(config: MossLocalConfig, where: str) -> None:
+    backbone, local = config.backbone, config.local
+    problems = {
+        f"n_embd is {local.hidden} and hidden_size {backbone.hidden}; they must be equal": (
+            local.hidden != backbone.hidden
+        ),
+        f"{backbone.heads} heads do not share {backbone.kv_heads} KV heads evenly": (
+            backbone.heads % backbone.kv_heads != 0
+        ),
+        f"head_dim is {backbone.head_dim}; it must be even": backbone.head_dim % 2 != 0,
+        f"n_embd {local.hidden} does not split into {local.heads} heads of even width": (
+            local.hidden % (2 * local.heads) != 0
+        ),
+        f"audio_pad_code is {config.pad_code}; it must not be a code below {config.codebook_size}": (
+            config.pad_code < config.codebook_size
+        ),
+    }
+    for message, wrong in problems.items():
+        if wrong:
+            raise VoxradixError(f"{where}: {message}")
+    for name in ("pad", "im_start", "im_end", "audio_start", "audio_end", "user_slot", "assistant_slot"):
+        value = getattr(config, f"{name}_id")
+        if not 0 <= value < backbone.vocab:
+            raise VoxradixError(f"{where}: the {name} id is {value}; it must lie in 0 .. {backbone.vocab - 1}")

@@ -1,0 +1,61 @@
+"""A loaded MOSS-TTS Local model: embedding, backbone and frame decoder over one checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from voxradix.errors import VoxradixError
+from voxradix.models.moss_local.attention import KVStore, Placement
+from voxradix.models.moss_local.backbone import Backbone
+from voxradix.models.moss_local.config import MossLocalConfig, read_config
+from voxradix.models.moss_local.embedding import RowEmbedding
+from voxradix.models.moss_local.local import FrameDecoder
+from voxradix.models.moss_local.weights import Weights
+from voxradix.rows import RowLayout
+
+
+class MossLocal:
+    """A MOSS-TTS Local model in float32.
+
+    Attributes:
+        config: Its configuration.
+        layout: What its rows look like.
+        embed: Rows int64 [R, C] to embeddings float32 [R, hidden].
+        frames: Hidden states float32 [R, hidden] to the frame that follows each.
+    """
+
+    def __init__(self, config: MossLocalConfig, weights: Weights) -> None:
+        """Build the model from open weights."""
+        device = torch.device("cpu")
+        self.config = config
+        self.layout: RowLayout = config.layout
+        self.device = device
+        self.embed = RowEmbedding(config, weights)
+        self._backbone = Backbone(config.backbone, weights, device)
+        self.frames = FrameDecoder(config, weights, self.embed, device)
+        weights.leave("text_lm_head.", "audio_lm_heads.", "local_text_lm_head.")
+        weights.warn_untaken()
+
+    def kv_store(self, slots: int) -> KVStore:
+        """A KV store for ``slots`` rows."""
+        return KVStore(self.config.backbone, slots, self.device)
+
+    def hidden(self, rows: Tensor, place: Placement, kv: KVStore) -> Tensor:
+        """Run new rows (int64 [R, C]) through the backbone: float32 [R, hidden] after the final norm."""
+        return self._backbone(self.embed(rows), place, kv)
+
+
+def load(directory: str | Path) -> MossLocal:
+    """Load a checkpoint directory in the released format.
+
+    Raises `VoxradixError` naming the file, field or tensor that is missing or wrong.
+    """
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise VoxradixError(f"{directory} is not a directory; a model is a directory with config.json and weights")
+    config = read_config(directory)
+    with Weights(directory) as weights:
+        return MossLocal(config, weights)

@@ -1,0 +1,164 @@
+"""Seeded, counter-based, batch-independent draws.
+
+A draw depends on the request's seed and its place (step * columns + channel) alone, and every operation
+treats a row by itself: who else is in the batch, or what the cache did, cannot reach it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from voxradix.errors import VoxradixError
+
+_GOLDEN = -0x61C8864680B583EB  # 0x9E3779B97F4A7C15 as int64
+_MIX_1 = -0x40A7B892E31B1A47  # 0xBF58476D1CE4E5B9
+_MIX_2 = -0x6B2FB644ECCEEE15  # 0x94D049BB133111EB
+
+
+def _require(value: float, name: str, low: float, high: float, *, above_low: bool = False) -> None:
+    if not ((low < value if above_low else low <= value) and value <= high):
+        bracket = "above" if above_low else "from"
+        raise VoxradixError(f"{name} is {value}; it must be {bracket} {low} and at most {high}")
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """How one kind of value is drawn.
+
+    Attributes:
+        temperature: Divides the logits; 0 takes the most likely value.
+        top_p: Keep the most likely values up to this probability; the one that crosses it stays. 1 keeps all.
+        top_k: Keep this many most likely values, ties with the last included. 0 keeps all.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the most likely value is taken and nothing is drawn."""
+        return self.temperature == 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the frames of a request are drawn. The defaults are the MOSS-TTS Local v1.5 model card's.
+
+    Attributes:
+        stop: The stop decision of every frame.
+        codes: The codes of every frame.
+        repetition_penalty: Divides (or, below 0, multiplies) the logits of codes the channel has generated
+            before, in greedy mode too. 1 changes nothing.
+    """
+
+    stop: Draw = Draw(temperature=1.0, top_p=1.0, top_k=50)
+    codes: Draw = Draw(temperature=1.7, top_p=0.8, top_k=25)
+    repetition_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Draw):
+                _require(value.temperature, f"{field.name} temperature", 0.0, 100.0)
+                _require(value.top_p, f"{field.name} top_p", 0.0, 1.0, above_low=True)
+                _require(value.top_k, f"{field.name} top_k", 0, 2**31 - 1)
+            else:
+                _require(value, "repetition penalty", 0.0, 100.0, above_low=True)
+
+    @property
+    def greedy(self) -> bool:
+        """Whether nothing is drawn at all."""
+        return self.stop.greedy and self.codes.greedy
+
+
+GREEDY = Sampling(stop=Draw(temperature=0.0), codes=Draw(temperature=0.0))
+"""Always the most likely value."""
+
+
+def splitmix64(states: Tensor) -> Tensor:
+    """SplitMix64's output function: int64 of any shape to int64 of the same shape, all 64 bits mixed.
+
+    Integer operations with defined 64-bit wrap-around, so equal on every device. (Steele, Lea and Flood, "Fast
+    splittable pseudorandom number generators", 2014; the multipliers are those of its public code.)
+    """
+    mixed = (states ^ _shift_right(states, 30)) * _MIX_1
+    mixed = (mixed ^ _shift_right(mixed, 27)) * _MIX_2
+    return mixed ^ _shift_right(mixed, 31)
+
+
+def _shift_right(values: Tensor, bits: int) -> Tensor:
+    """The logical right shift, which torch lacks for signed integers."""
+    return (values >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def uniforms(seeds: Tensor, steps: Tensor, columns: int) -> Tensor:
+    """The uniform draws of one frame: seeds and steps int64 [B] to float32 [B, columns] in ``[0, 1)``.
+
+    Channel ``c`` of frame ``step`` is output ``step * columns + c`` of the SplitMix64 stream whose state is the
+    mixed seed, so neighbouring seeds have unrelated streams.
+    """
+    counters = steps[:, None] * columns + torch.arange(1, columns + 1, device=steps.device)
+    bits = splitmix64(splitmix64(seeds)[:, None] + counters * _GOLDEN)
+    # 23 bits: then uniform * total stays below total after rounding, and a draw always lands
+    return _shift_right(bits, 41).to(torch.float32) * 2.0**-23
+
+
+@dataclass(frozen=True, slots=True)
+class DrawTable:
+    """The `Draw` of every request of a batch, as columns [B, 1].
+
+    ``widest`` is known on the host: the most values any request's top-k keeps, ties aside; 0 when all of them
+    are greedy and nothing is drawn.
+    """
+
+    temperature: Tensor
+    top_p: Tensor
+    top_k: Tensor
+    greedy: Tensor
+    widest: int
+
+    @classmethod
+    def of(cls, draws: list[Draw], size: int, device: torch.device) -> DrawTable:
+        """The table of a batch of requests' draws over ``size`` values."""
+
+        def column(values: list[float] | list[int] | list[bool], dtype: torch.dtype) -> Tensor:
+            return torch.tensor(values, dtype=dtype, device=device)[:, None]
+
+        top_k = [1 if d.greedy else min(d.top_k or size, size) for d in draws]
+        return cls(
+            temperature=column([1.0 if d.greedy else d.temperature for d in draws], torch.float32),
+            top_p=column([2.0 if d.top_p == 1.0 else d.top_p for d in draws], torch.float32),
+            top_k=column(top_k, torch.int64),
+            greedy=column([d.greedy for d in draws], torch.bool),
+            widest=0 if all(d.greedy for d in draws) else max(top_k),
+        )
+
+    def draw(self, logits: Tensor, uniform: Tensor) -> Tensor:
+        """Draw one value a row: logits float32 [B, V] and uniforms float32 [B] to int64 [B].
+
+        Temperature, then top-k, then top-p on what is left, then the inverse of the cumulative distribution, in
+        the order of the values, at the uniform. Values with equal logits stay or go together.
+        """
+        best = logits.argmax(dim=-1)
+        if self.widest == 0:
+            return best
+        logits = logits / self.temperature
+        top = logits.topk(self.widest, dim=-1).values
+        weight = (logits - top[:, :1]).exp().masked_fill(logits < top.gather(1, self.top_k - 1), 0.0)
+        top_weight = (top - top[:, :1]).exp()
+        before = top_weight.cumsum(dim=-1) - top_weight
+        nucleus = before < self.top_p * weight.sum(dim=-1, keepdim=True)
+        least = top.masked_fill(~nucleus, float("inf")).amin(dim=-1, keepdim=True)
+        reached = weight.masked_fill(logits < least, 0.0).cumsum(dim=-1)
+        drawn = (reached > uniform[:, None] * reached[:, -1:]).to(torch.int8).argmax(dim=-1)
+        return torch.where(self.greedy[:, 0], best, drawn)
+
+
+def penalise(logits: Tensor, seen: Tensor, penalty: Tensor) -> Tensor:
+    """Apply the repetition penalty: logits float32 [B, V], seen bool [B, V], penalty float32 [B, 1]."""
+    return torch.where(seen, torch.where(logits >= 0, logits / penalty, logits * penalty), logits)
