@@ -1,14 +1,17 @@
 """MOSS-TTS Local: rows of a text id and the codes of one audio frame."""
 
 from voxradix.models.moss_local.attention import BLOCK, KVStore, Placement
-from voxradix.models.moss_local.config import MossLocalConfig, read_config, read_json
+from voxradix.models.moss_local.config import MossLocalConfig, read_config
 from voxradix.models.moss_local.linear import ROWS, padded
 from voxradix.models.moss_local.local import Frames
 from voxradix.models.moss_local.model import MossLocal, load
+from voxradix.models.moss_local.prompt import TEMPLATE, Details, prompt_rows
 
 __all__ = [
     "BLOCK",
     "ROWS",
+    "TEMPLATE",
+    "Details",
     "Frames",
     "KVStore",
     "MossLocal",
@@ -16,6 +19,6 @@ __all__ = [
     "Placement",
     "load",
     "padded",
+    "prompt_rows",
     "read_config",
-    "read_json",
 ]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from voxradix.errors import VoxradixError
+from voxradix.files import read_json
 from voxradix.rows import RowLayout
 
 T = TypeVar("T", int, float, str)
@@ -126,21 +126,6 @@ class _Fields:
             choices = " or ".join(repr(a) for a in allowed)
             raise VoxradixError(f"{self._where}: {name} is {value!r}; this model family needs {choices}")
         return value
-
-
-def read_json(path: Path) -> dict[str, object]:
-    """Read a JSON object from a file; `VoxradixError` when it is missing, unreadable or no object."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise VoxradixError(f"{path} does not exist; a checkpoint directory holds {path.name}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise VoxradixError(f"{path} cannot be read: {error}") from None
-    except json.JSONDecodeError as error:
-        raise VoxradixError(f"{path} is not valid JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise VoxradixError(f"{path} holds a JSON {type(value).__name__}; it must be an object")
-    return value
 
 
 def read_config(directory: Path) -> MossLocalConfig:

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from voxradix.errors import VoxradixError
-from voxradix.models.moss_local.config import read_json
+from voxradix.files import read_json
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"

@@ -1,0 +1,134 @@
+"""A request on its way through the engine, and the result it ends in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from voxradix.cache import Chain, Node
+from voxradix.sampling import Sampling
+
+
+class State(Enum):
+    """Where a request stands. Retraction takes it from PREFILLING or RUNNING back to WAITING."""
+
+    WAITING = "waiting"
+    PREFILLING = "prefilling"
+    RUNNING = "running"
+    FINISHED = "finished"
+
+
+class Finish(str, Enum):
+    """Why a request ended: the model stopped, its budget ran out, the caller left, or a step failed."""
+
+    AUDIO_END = "audio_end"
+    LENGTH = "length"
+    ABORTED = "aborted"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a request ended in.
+
+    Attributes:
+        rows: The generated rows, int64 [F, C], the prompt not included.
+        finish: "audio_end", "length", "aborted" or "error".
+        error: What went wrong, for "error".
+        prompt_rows: Rows of the prompt.
+        reused_rows: Prompt rows found in the cache when the request was first admitted.
+        recomputed_rows: Rows computed a second time after retractions.
+        retractions: How often the request gave its slots back.
+        first_frame_seconds: From submission to the first frame; None without one.
+        seconds: From submission to the end.
+    """
+
+    rows: Tensor
+    finish: str
+    error: str | None
+    prompt_rows: int
+    reused_rows: int
+    recomputed_rows: int
+    retractions: int
+    first_frame_seconds: float | None
+    seconds: float
+
+    @property
+    def codes(self) -> Tensor:
+        """The generated codes, int64 [F, C - 1]: what a codec decodes."""
+        return self.rows[:, 1:]
+
+
+@dataclass(eq=False)
+class Request:
+    """A prompt, how to go on from it, and how far it has come.
+
+    ``chain`` holds all rows known so far, prompt and generated. The first ``written`` of them have keys and
+    values in ``slots``; the first ``shared`` of those slots belong to the tree, which ``node`` locks.
+    """
+
+    order: int
+    prompt: Tensor
+    sampling: Sampling
+    seed: int
+    max_frames: int
+    chain: Chain
+    state: State = State.WAITING
+    frames: list[Tensor] = field(default_factory=list)
+    slots: list[int] = field(default_factory=list)
+    written: int = 0
+    shared: int = 0
+    node: Node | None = None
+    seen: Tensor | None = None
+    finish: Finish | None = None
+    error: str | None = None
+    reused: int | None = None
+    recomputed: int = 0
+    computed: int = 0
+    retractions: int = 0
+    submitted: float = field(default_factory=perf_counter)
+    first_frame: float | None = None
+    finished: float | None = None
+
+    @property
+    def rows(self) -> int:
+        """Rows known so far."""
+        return len(self.chain)
+
+    def rows_between(self, start: int, end: int) -> Tensor:
+        """Known rows ``start .. end - 1``, int64 [end - start, C]."""
+        prompt = self.prompt.shape[0]
+        parts = [self.prompt[start:end]]
+        if end > prompt:
+            parts.append(torch.stack(self.frames[max(start - prompt, 0) : end - prompt]))
+        return torch.cat(parts)
+
+    def append(self, row: Tensor, packed: bytes, key: int) -> None:
+        """Take a generated row (int64 [C]) with its packed form and key."""
+        if self.first_frame is None:
+            self.first_frame = perf_counter()
+        self.frames.append(row)
+        self.chain.extend(packed, (key,))
+        if self.seen is not None:
+            self.seen[torch.arange(row.shape[0] - 1), row[1:]] = True
+
+    def result(self) -> Result:
+        """The result of a finished request."""
+        if self.finish is None or self.finished is None:
+            raise RuntimeError("the request is still under way")
+        rows = torch.stack(self.frames) if self.frames else self.prompt[:0]
+        return Result(
+            rows=rows,
+            finish=self.finish.value,
+            error=self.error,
+            prompt_rows=self.prompt.shape[0],
+            reused_rows=self.reused or 0,
+            recomputed_rows=self.recomputed,
+            retractions=self.retractions,
+            first_frame_seconds=None if self.first_frame is None else self.first_frame - self.submitted,
+            seconds=self.finished - self.submitted,
+        )

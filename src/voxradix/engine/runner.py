@@ -1,0 +1,183 @@
+"""The step runner: a plan in, the batch's next rows and ids out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from voxradix.engine.request import Request
+from voxradix.engine.scheduler import Chunk, Plan
+from voxradix.keys import fold_keys, pack_rows_unchecked
+from voxradix.models.moss_local import BLOCK, Frames, MossLocal, Placement, padded
+from voxradix.sampling import DrawTable, penalise, uniforms
+
+RowHash = Callable[[Tensor], Tensor]
+"""A raw row hash: rows int64 [B, C] to int64 [B], of any range. The step folds it; see `keys.fold_keys`."""
+
+NOT_FINITE = -1
+"""The id published for a row whose hidden state or logits were not finite: outside every vocabulary."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutput:
+    """What a step gave.
+
+    Attributes:
+        requests: The requests that decoded a frame, one a batch row.
+        rows: int64 [B, C], each request's next row; one that stopped has the end id and pads.
+        packed: int64 [B, words], the packed rows.
+        next_ids: int64 [B], the row keys: below the special ids, or the end id, or `NOT_FINITE`.
+        written: For each request served without failure, how many of its rows are written now.
+        failures: For each request whose computation failed, what went wrong.
+    """
+
+    requests: list[Request]
+    rows: Tensor
+    packed: Tensor
+    next_ids: Tensor
+    written: dict[Request, int]
+    failures: dict[Request, str]
+
+
+class BatchChooser:
+    """Draws the stop decisions and codes of one batch of requests; padding rows are drawn for nobody."""
+
+    def __init__(self, requests: list[Request], model: MossLocal) -> None:
+        """Lay the requests' seeds, steps and settings out as tensors of a padded batch."""
+        device, layout = model.device, model.layout
+        batch = [requests[min(i, len(requests) - 1)] for i in range(padded(len(requests)))]
+        self._stop = DrawTable.of([r.sampling.stop for r in batch], 2, device)
+        self._codes = DrawTable.of([r.sampling.codes for r in batch], model.config.codebook_size, device)
+        seeds = torch.tensor([r.seed for r in batch], device=device)
+        steps = torch.tensor([len(r.frames) for r in batch], device=device)
+        self._uniforms = uniforms(seeds, steps, layout.columns)
+        self._seen: Tensor | None = None
+        if any(r.seen is not None for r in batch):
+            blank = torch.zeros(layout.codebooks, model.config.codebook_size, dtype=torch.bool)
+            self._seen = torch.stack([blank if r.seen is None else r.seen for r in batch]).to(device)
+            self._penalty = torch.tensor([[r.sampling.repetition_penalty] for r in batch], device=device)
+
+    def stop(self, logits: Tensor) -> Tensor:
+        """Stop decisions from float32 [R, 2]: draw 0 of the frame."""
+        return self._stop.draw(logits, self._uniforms[:, 0])
+
+    def code(self, channel: int, logits: Tensor) -> Tensor:
+        """Codes of one codebook from float32 [R, V]: draw ``channel + 1`` of the frame."""
+        if self._seen is not None:
+            logits = penalise(logits, self._seen[:, channel], self._penalty)
+        return self._codes.draw(logits, self._uniforms[:, channel + 1])
+
+
+class StepRunner:
+    """Runs plans on one model over one KV store."""
+
+    def __init__(self, model: MossLocal, slots: int, row_hash: RowHash) -> None:
+        """A runner with a KV store of ``slots`` rows; ``row_hash`` keys the generated rows."""
+        self._model = model
+        self._kv = model.kv_store(slots)
+        self._row_hash = row_hash
+
+    @torch.inference_mode()
+    def run(self, plan: Plan) -> StepOutput:
+        """Run one step. A computation that fails is reported for the requests it served, and for no other."""
+        failures: dict[Request, str] = {}
+        written: dict[Request, int] = {}
+        ready: list[tuple[Request, Tensor]] = []
+        for chunk in plan.prefill:
+            try:
+                hidden = self._prefill(chunk)
+            except Exception as error:
+                failures[chunk.request] = _reason(error)
+                continue
+            written[chunk.request] = chunk.end
+            if chunk.final:
+                ready.append((chunk.request, hidden))
+        if plan.decode:
+            try:
+                hidden = self._advance(plan.decode)
+            except Exception as error:
+                failures.update((request, _reason(error)) for request in plan.decode)
+            else:
+                written.update((request, request.rows) for request in plan.decode)
+                ready += zip(plan.decode, hidden.split(1), strict=True)
+        requests = [request for request, _ in ready]
+        try:
+            rows, packed, next_ids = self._frames(requests, [hidden for _, hidden in ready])
+        except Exception as error:
+            failures.update((request, _reason(error)) for request in requests)
+            requests = []
+            rows, packed, next_ids = self._frames([], [])
+        served = {request: count for request, count in written.items() if request not in failures}
+        return StepOutput(requests, rows, packed, next_ids, served, failures)
+
+    def row_keys(self, rows: Tensor) -> Tensor:
+        """The keys of rows int64 [B, C]: int64 [B], folded below the special ids, the end id kept."""
+        layout = self._model.layout
+        return fold_keys(
+            self._row_hash(rows), rows[:, 0], end_id=layout.end_id, space=layout.key_space, offset=layout.key_offset
+        )
+
+    def _prefill(self, chunk: Chunk) -> Tensor:
+        """Write a chunk's rows; the hidden state of its last row, float32 [1, hidden].
+
+        A row whose keys or values are not finite makes every later row of its sequence NaN, so the id published
+        after the last chunk tells of any of them.
+        """
+        rows = chunk.request.rows_between(chunk.start, chunk.end)
+        positions = torch.arange(chunk.start, chunk.end)[None]
+        return self._forward(rows, positions, [chunk.request.slots[: chunk.end]])[-1:]
+
+    def _advance(self, requests: list[Request]) -> Tensor:
+        """Write the newest row of each request; its hidden state, float32 [B, hidden]."""
+        rows = torch.stack([request.frames[-1] for request in requests])
+        positions = torch.tensor([[request.rows - 1] for request in requests])
+        return self._forward(rows, positions, [request.slots for request in requests])
+
+    def _forward(self, rows: Tensor, positions: Tensor, contexts: list[list[int]]) -> Tensor:
+        """Run S sequences of T new rows each (positions [S, T]) over their contexts, padded as the model asks."""
+        count, (sequences, length) = rows.shape[0], positions.shape
+        missing = padded(count) - count
+        longest = -(-max(map(len, contexts)) // BLOCK) * BLOCK
+        null, waste = self._kv.null, self._kv.waste
+        new = [slot for context in contexts for slot in context[len(context) - length :]]
+        table = [context + [null] * (longest - len(context)) for context in contexts]
+        if sequences == 1:  # a chunk: pad its rows; a batch of single rows: pad the batch
+            positions = F.pad(positions, (0, missing))
+        else:
+            positions = F.pad(positions, (0, 0, 0, missing))
+            table += [[null] * longest] * missing
+        device = self._model.device
+        place = Placement(
+            positions=positions.to(device),
+            slots=torch.tensor(new + [waste] * missing, device=device),
+            context=torch.tensor(table, device=device),
+        )
+        rows = F.pad(rows, (0, 0, 0, missing)).to(device)
+        return self._model.hidden(rows, place, self._kv)[:count]
+
+    def _frames(self, requests: list[Request], hidden: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Decode a frame for each hidden state [1, hidden]: rows, packed rows and next ids, on the host."""
+        model, count = self._model, len(requests)
+        if not requests:
+            rows = torch.empty(0, model.layout.columns, dtype=torch.int64)
+            return rows, pack_rows_unchecked(rows, model.layout), rows[:, 0]
+        batch = F.pad(torch.cat(hidden), (0, 0, 0, padded(count) - count))
+        rows, packed, ids = self._publish(model.frames(batch, BatchChooser(requests, model)))
+        return rows[:count].cpu(), packed[:count].cpu(), ids[:count].cpu()
+
+    def _publish(self, frames: Frames) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows, packed rows and ids of decoded frames, on the device and without a host read."""
+        model, layout = self._model, self._model.layout
+        text = torch.where(frames.stop, layout.end_id, model.config.assistant_slot_id)
+        codes = torch.where(frames.stop[:, None], layout.pad_code, frames.codes)
+        rows = torch.cat((text[:, None], codes), dim=1)
+        ids = torch.where(frames.finite, self.row_keys(rows), NOT_FINITE)
+        return rows, pack_rows_unchecked(rows, layout), ids
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

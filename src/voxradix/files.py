@@ -1,0 +1,23 @@
+"""Reading the JSON files of checkpoints, with errors a user can act on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from voxradix.errors import VoxradixError
+
+
+def read_json(path: Path) -> dict[str, object]:
+    """Read a JSON object from a file; `VoxradixError` when it is missing, unreadable or no object."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise VoxradixError(f"{path} does not exist; the directory needs a {path.name}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise VoxradixError(f"{path} cannot be read: {error}") from None
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise VoxradixError(f"{path} is not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise VoxradixError(f"{path} holds a JSON {type(value).__name__}; it must be an object")
+    return value

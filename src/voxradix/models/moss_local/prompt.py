@@ -1,0 +1,130 @@
+"""Prompt rows: text, references and audio to go on from, in the form the model was trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from voxradix.errors import VoxradixError
+from voxradix.models.moss_local.config import MossLocalConfig
+
+Encode = Callable[[str], list[int]]
+"""Plain text to ids: no special tokens are added, and none are recognised in the text."""
+
+TEMPLATE = (
+    "<|im_start|>",
+    "user\n",
+    "<user_inst>\n- Reference(s):\n",
+    "{references}",
+    "\n- Instruction:\n{instruction}\n- Tokens:\n{tokens}\n- Quality:\n{quality}\n- Sound Event:\n{sound_event}\n"
+    "- Ambient Sound:\n{ambient_sound}\n- Language:\n{language}\n- Text:\n",
+    "{text}",
+    "\n</user_inst>",
+    "<|im_end|>",
+    "\n",
+    "<|im_start|>",
+    "assistant\n",
+    "<|audio_start|>",
+)
+"""The released model's template, segment by segment; each is tokenised alone (its public processor)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What a prompt may say beside its text. What is missing or blank is written ``None``.
+
+    Attributes:
+        language: Such as "English".
+        instruction: How to speak.
+        tokens: The wished number of frames.
+        quality: Quality of the recording.
+        sound_event: Sounds to be heard.
+        ambient_sound: The background.
+    """
+
+    language: str | None = None
+    instruction: str | None = None
+    tokens: int | None = None
+    quality: str | None = None
+    sound_event: str | None = None
+    ambient_sound: str | None = None
+
+    def filled(self, segment: str) -> str:
+        """A template segment with these values in its fields."""
+        return segment.format(**{name: _written(getattr(self, name)) for name in self.__dataclass_fields__})
+
+
+def prompt_rows(
+    text: str,
+    *,
+    config: MossLocalConfig,
+    encode: Encode,
+    template: Sequence[str] = TEMPLATE,
+    details: Details = Details(),  # noqa: B008 - frozen
+    references: Sequence[Tensor] = (),
+    continuation: Tensor | None = None,
+) -> Tensor:
+    """Build a prompt: int64 [T, C].
+
+    Args:
+        text: What to say; for a continuation, the transcript of the audio and then the new text.
+        config: The checkpoint's configuration, for ids and codebooks.
+        encode: The checkpoint's tokenizer.
+        template: Segments: a special token such as ``<|im_start|>``, ``{text}``, ``{references}``, or text that
+            may hold fields of `Details`.
+        details: Values of those fields.
+        references: Codes int64 [F, codebooks] of recordings whose voice to take.
+        continuation: Codes int64 [F, codebooks] of the audio to go on from.
+    """
+    special = {
+        "<|im_start|>": config.im_start_id,
+        "<|im_end|>": config.im_end_id,
+        "<|audio_start|>": config.audio_start_id,
+        "<|audio_end|>": config.audio_end_id,
+    }
+    parts: list[Tensor] = []
+    for segment in template:
+        if segment in special:
+            parts.append(_text_rows([special[segment]], config))
+        elif segment == "{text}":
+            parts.append(_text_rows(encode(text), config))
+        elif segment == "{references}":
+            parts += _reference_rows(references, config, encode)
+        else:
+            parts.append(_text_rows(encode(details.filled(segment)), config))
+    if continuation is not None:
+        parts.append(_audio_rows(continuation, config.assistant_slot_id, config))
+    return torch.cat(parts)
+
+
+def _written(value: object) -> str:
+    text = "" if value is None else str(value).strip()
+    return text or "None"
+
+
+def _text_rows(ids: list[int], config: MossLocalConfig) -> Tensor:
+    rows = torch.full((len(ids), config.codebooks + 1), config.pad_code)
+    rows[:, 0] = torch.tensor(ids, dtype=torch.int64)
+    return rows
+
+
+def _audio_rows(codes: Tensor, slot_id: int, config: MossLocalConfig) -> Tensor:
+    if codes.dim() != 2 or codes.shape[1] != config.codebooks:
+        raise VoxradixError(f"audio codes have shape {list(codes.shape)}; they must be [F, {config.codebooks}]")
+    return torch.cat((torch.full((codes.shape[0], 1), slot_id), codes.to(torch.int64)), dim=1)
+
+
+def _reference_rows(references: Sequence[Tensor], config: MossLocalConfig, encode: Encode) -> list[Tensor]:
+    if not references:
+        return [_text_rows(encode("None"), config)]
+    parts: list[Tensor] = []
+    for codes in references:
+        parts += [
+            _text_rows([config.audio_start_id], config),
+            _audio_rows(codes, config.user_slot_id, config),
+            _text_rows([config.audio_end_id], config),
+        ]
+    return parts
