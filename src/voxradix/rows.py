@@ -95,9 +95,7 @@ class RowLayout:
         Reads the values on the host, so it belongs at the door, never in the decode step.
         """
         if rows.dim() != 2 or rows.shape[1] != self.columns:
-            raise VoxradixError(
-                f"rows have shape {list(rows.shape)}; layout {self.name} needs [T, {self.columns}]"
-            )
+            raise VoxradixError(f"rows have shape {list(rows.shape)}; layout {self.name} needs [T, {self.columns}]")
         if rows.is_floating_point() or rows.is_complex():
             raise VoxradixError(f"rows have dtype {rows.dtype}; they must be integers")
         values = rows.to(torch.int64)

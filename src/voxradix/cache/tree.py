@@ -218,7 +218,12 @@ class RadixTree:
         upper.locks = node.locks
         siblings = parent.children[node.keys[0]]
         siblings[siblings.index(node)] = upper
-        node.parent, node.rows, node.keys, node.slots = upper, node.rows[at * size :], node.keys[at:], node.slots[at:]
+        node.parent, node.rows, node.keys, node.slots = (
+            upper,
+            node.rows[at * size :],
+            node.keys[at:],
+            node.slots[at:],
+        )
         upper.children[node.keys[0]] = [node]
         return upper
 
@@ -228,7 +233,11 @@ class RadixTree:
         cut = leaf.slots[keep:]
         self.rows -= len(cut)
         if keep:
-            leaf.rows, leaf.keys, leaf.slots = leaf.rows[: keep * self.row_bytes], leaf.keys[:keep], leaf.slots[:keep]
+            leaf.rows, leaf.keys, leaf.slots = (
+                leaf.rows[: keep * self.row_bytes],
+                leaf.keys[:keep],
+                leaf.slots[:keep],
+            )
             return cut
         parent = leaf.parent
         assert parent is not None

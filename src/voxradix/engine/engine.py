@@ -81,12 +81,21 @@ class Engine:
         self._row_bytes = 8 * model.layout.words
         self._runner = StepRunner(model, pool_rows, row_hash)
         self._scheduler = Scheduler(
-            slots=pool_rows, max_batch=max_batch, chunk_rows=chunk_rows, row_bytes=self._row_bytes, cache=cache
+            slots=pool_rows,
+            max_batch=max_batch,
+            chunk_rows=chunk_rows,
+            row_bytes=self._row_bytes,
+            cache=cache,
         )
         self._orders = count()
 
     def submit(
-        self, prompt: Prompt, *, sampling: Sampling | None = None, seed: int = 0, max_frames: int | None = None
+        self,
+        prompt: Prompt,
+        *,
+        sampling: Sampling | None = None,
+        seed: int = 0,
+        max_frames: int | None = None,
     ) -> Request:
         """Let a request wait for its turn; `step` brings it on.
 
@@ -183,7 +192,12 @@ class Engine:
         return self.run(requests, on_frame)
 
     def stream(
-        self, prompt: Prompt, *, sampling: Sampling | None = None, seed: int = 0, max_frames: int | None = None
+        self,
+        prompt: Prompt,
+        *,
+        sampling: Sampling | None = None,
+        seed: int = 0,
+        max_frames: int | None = None,
     ) -> Iterator[Tensor]:
         """Yield each frame (int64 [C]) as it is made. Leaving the loop aborts the request.
 
@@ -227,9 +241,7 @@ class Engine:
         chain.extend(pack_rows(rows, self._layout).numpy().tobytes(), self._runner.row_keys(rows).tolist())
         request = Request(next(self._orders), rows, sampling, seed, budget, chain)
         if sampling.repetition_penalty != 1.0:
-            request.seen = torch.zeros(
-                self._layout.codebooks, self.voice.model.config.codebook_size, dtype=torch.bool
-            )
+            request.seen = torch.zeros(self._layout.codebooks, self.voice.model.config.codebook_size, dtype=torch.bool)
         return request
 
     def _check_fit(self, prompt_rows: int, budget: int) -> None:
@@ -238,7 +250,10 @@ class Engine:
         if budget < 1:
             raise VoxradixError(f"max_frames is {budget}; it must be at least 1")
         needed = prompt_rows + budget
-        for limit, what in ((self.pool_rows, "the pool holds"), (self._positions, "the model's positions end at")):
+        for limit, what in (
+            (self.pool_rows, "the pool holds"),
+            (self._positions, "the model's positions end at"),
+        ):
             if needed > limit:
                 raise VoxradixError(
                     f"the request needs {needed} rows ({prompt_rows} of prompt and {budget} frames) but {what} "

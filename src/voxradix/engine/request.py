@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, StrEnum
 from time import perf_counter
 
 import torch
@@ -22,7 +22,7 @@ class State(Enum):
     FINISHED = "finished"
 
 
-class Finish(str, Enum):
+class Finish(StrEnum):
     """Why a request ended: the model stopped, its budget ran out, the caller left, or a step failed."""
 
     AUDIO_END = "audio_end"

@@ -118,7 +118,11 @@ class StepRunner:
         """The keys of rows int64 [B, C]: int64 [B], folded below the special ids, the end id kept."""
         layout = self._model.layout
         return fold_keys(
-            self._row_hash(rows), rows[:, 0], end_id=layout.end_id, space=layout.key_space, offset=layout.key_offset
+            self._row_hash(rows),
+            rows[:, 0],
+            end_id=layout.end_id,
+            space=layout.key_space,
+            offset=layout.key_offset,
         )
 
     def _prefill(self, chunk: Chunk) -> Tensor:

@@ -52,7 +52,10 @@ class _Block:
         prefix, hidden = f"local_transformer.h.{index}", config.hidden
 
         def norm(name: str) -> tuple[Tensor, Tensor]:
-            return (weights.take(f"{prefix}.{name}.weight", hidden), weights.take(f"{prefix}.{name}.bias", hidden))
+            return (
+                weights.take(f"{prefix}.{name}.weight", hidden),
+                weights.take(f"{prefix}.{name}.bias", hidden),
+            )
 
         def linear(name: str, outputs: int, inputs: int) -> Linear:
             weight = weights.take(f"{prefix}.{name}.weight", outputs, inputs)
@@ -107,9 +110,7 @@ class FrameDecoder:
 
     def __call__(self, hidden: Tensor, chooser: Chooser) -> Frames:
         """Decode the frame that follows each hidden state, float32 [R, hidden]."""
-        caches = [
-            _LocalCache(hidden.shape[0], self._codebooks, self._config, hidden.device) for _ in self._blocks
-        ]
+        caches = [_LocalCache(hidden.shape[0], self._codebooks, self._config, hidden.device) for _ in self._blocks]
         x = self._step(hidden, 0, caches)
         stop_logits = self._stop_head(x)
         stop = chooser.stop(stop_logits)

@@ -63,7 +63,7 @@ def prompt_rows(
     config: MossLocalConfig,
     encode: Encode,
     template: Sequence[str] = TEMPLATE,
-    details: Details = Details(),  # noqa: B008 - frozen
+    details: Details = Details(),
     references: Sequence[Tensor] = (),
     continuation: Tensor | None = None,
 ) -> Tensor:

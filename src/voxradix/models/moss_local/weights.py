@@ -48,14 +48,18 @@ class Weights:
         """Hold the files open until the end of the block."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close the files."""
         self._files.close()
 
     def take(self, name: str, *shape: int) -> Tensor:
         """Read a tensor as float32; it must have ``shape``."""
         if name not in self._where:
-            raise VoxradixError(f"{self._directory} holds no tensor {name}; the model needs it with shape {list(shape)}")
+            raise VoxradixError(
+                f"{self._directory} holds no tensor {name}; the model needs it with shape {list(shape)}"
+            )
         try:
             tensor: Tensor = self._where[name].get_tensor(name)
         except (SafetensorError, OSError) as error:
@@ -65,7 +69,9 @@ class Weights:
                 f"{self._directory}: tensor {name} has shape {list(tensor.shape)}; config.json asks for {list(shape)}"
             )
         if tensor.dtype not in _DTYPES:
-            raise VoxradixError(f"{self._directory}: tensor {name} is {tensor.dtype}; float32, bfloat16 or float16 load")
+            raise VoxradixError(
+                f"{self._directory}: tensor {name} is {tensor.dtype}; float32, bfloat16 or float16 load"
+            )
         self._untaken.discard(name)
         return tensor.to(torch.float32)
 
@@ -81,7 +87,7 @@ class Weights:
 
     def _open(self, path: Path) -> Any:
         try:
-            return self._files.enter_context(safe_open(path, framework="pt"))  # type: ignore[no-untyped-call]
+            return self._files.enter_context(safe_open(path, framework="pt"))
         except FileNotFoundError:
             raise VoxradixError(f"{path} does not exist") from None
         except (SafetensorError, OSError) as error:

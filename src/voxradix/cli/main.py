@@ -1,0 +1,133 @@
+"""The commands and their options; a mistake is one line on standard error and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from voxradix import __version__
+from voxradix.errors import VoxradixError
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Speak with multi-codebook speech language models; never compute the same audio twice.",
+)
+bench_app = typer.Typer(rich_markup_mode=None, help="Measure on this machine; prints the machine with the figures.")
+app.add_typer(bench_app, name="bench")
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"voxradix {__version__}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def speak(
+    text: Annotated[str | None, typer.Argument(help="What to say.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="WAV file, or - for standard output; a directory with --text-file."),
+    ] = None,
+    text_file: Annotated[Path | None, typer.Option(help="Speak each line of a file, all in one batch.")] = None,
+    voice: Annotated[str | None, typer.Option(help="Name of a bundled voice [default: numbers].")] = None,
+    model: Annotated[Path | None, typer.Option(help="Checkpoint directory, instead of a bundled voice.")] = None,
+    seed: Annotated[int, typer.Option(help="The same text and seed give the same audio.")] = 0,
+    temperature: Annotated[
+        float | None, typer.Option(help="Of codes; 0 is greedy [default: the voice's; model card: 1.7].")
+    ] = None,
+    top_p: Annotated[float | None, typer.Option(help="Of codes [default: the voice's; model card: 0.8].")] = None,
+    top_k: Annotated[
+        int | None, typer.Option(help="Of codes; 0 keeps all [default: the voice's; model card: 25].")
+    ] = None,
+    repetition_penalty: Annotated[
+        float | None, typer.Option(help="Of codes [default: the voice's; model card: 1.0].")
+    ] = None,
+    stop_temperature: Annotated[
+        float | None, typer.Option(help="Of the stop decision [default: the voice's; model card: 1.0].")
+    ] = None,
+    stop_top_p: Annotated[
+        float | None, typer.Option(help="Of the stop decision [default: the voice's; model card: 1.0].")
+    ] = None,
+    stop_top_k: Annotated[
+        int | None, typer.Option(help="Of the stop decision [default: the voice's; model card: 50].")
+    ] = None,
+    max_frames: Annotated[int | None, typer.Option(help="Longest audio, in frames [default: the voice's].")] = None,
+) -> None:
+    """Turn text into a WAV file."""
+    from voxradix.cli.speak import Line, chosen_sampling, one_line, speak_lines, text_lines
+    from voxradix.voice import load_voice
+
+    if model is not None and voice is not None:
+        raise VoxradixError(f"--model {model} and --voice {voice} exclude each other; give one")
+    if (text is None) == (text_file is None):
+        raise VoxradixError("give either a text to speak or --text-file")
+    if text is not None:
+        lines = [Line(text, one_line(output or Path("speech.wav")))]
+    else:
+        assert text_file is not None
+        lines = text_lines(text_file, output or Path("speech"))
+    loaded = load_voice(model if model is not None else voice or "numbers")
+    sampling = chosen_sampling(
+        loaded.sampling,
+        codes={"temperature": temperature, "top_p": top_p, "top_k": top_k},
+        stop={"temperature": stop_temperature, "top_p": stop_top_p, "top_k": stop_top_k},
+        repetition_penalty=repetition_penalty,
+    )
+    if not speak_lines(lines, loaded, sampling=sampling, seed=seed, max_frames=max_frames):
+        raise typer.Exit(1)
+
+
+@bench_app.command()
+def frames(
+    model: Annotated[Path | None, typer.Option(help="Checkpoint directory [default: the bundled voice].")] = None,
+    requests: Annotated[str, typer.Option(help="Requests at once, comma-separated.")] = "1,4,16",
+    repeats: Annotated[int, typer.Option(help="Runs of each; the median is printed.", min=1)] = 5,
+    threads: Annotated[int | None, typer.Option(help="torch threads [default: torch's].", min=1)] = None,
+) -> None:
+    """Frames per second, real-time factor and peak memory at several batch sizes."""
+    from voxradix.cli.bench import bench_frames
+
+    try:
+        counts = [int(part) for part in requests.split(",")]
+    except ValueError:
+        counts = []
+    if not counts or min(counts) < 1:
+        raise VoxradixError(f"--requests is {requests!r}; it must be whole numbers above 0, such as 1,4,16")
+    bench_frames(model if model is not None else "numbers", counts, repeats, threads)
+
+
+def main() -> None:
+    """Run the command line; never a traceback for a user's mistake."""
+    warnings.showwarning = _show_warning
+    try:
+        status = app(standalone_mode=False)
+    except (VoxradixError, typer.TyperException) as error:
+        _say(error.format_message() if isinstance(error, typer.BadParameter) else str(error))
+        sys.exit(2)
+    except (typer.Abort, KeyboardInterrupt):
+        _say("interrupted")
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _say(message: str) -> None:
+    print("voxradix:", " ".join(message.split()), file=sys.stderr)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    _say(f"warning: {message}")

@@ -1,0 +1,161 @@
+"""The `speak` command: lines of text in, WAV files out."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+from torch import Tensor
+
+from voxradix.audio import check_writable, wav_bytes, write_file
+from voxradix.engine import Engine, Request, Result
+from voxradix.errors import VoxradixError
+from voxradix.sampling import Sampling
+from voxradix.voice import Voice
+
+STANDARD_OUTPUT = Path("-")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A text to speak and the WAV file to write, `STANDARD_OUTPUT` for standard output."""
+
+    text: str
+    output: Path
+
+
+def one_line(output: Path) -> Path:
+    """The output of a single text, known to be writable."""
+    if output != STANDARD_OUTPUT:
+        check_writable(output)
+    return output
+
+
+def text_lines(path: Path, directory: Path) -> list[Line]:
+    """The lines of a text file that are not blank; line 7 goes to ``directory/007.wav``."""
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise VoxradixError(f"{path} cannot be read as UTF-8 text: {error}") from None
+    numbered = [(number, text) for number, text in enumerate(texts, start=1) if text.strip()]
+    if not numbered:
+        raise VoxradixError(f"{path} has no line to speak")
+    if directory == STANDARD_OUTPUT:
+        raise VoxradixError("standard output takes one WAV file; with --text-file, -o names a directory")
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise VoxradixError(f"{directory} cannot be made a directory: {error.strerror}") from None
+    lines = [Line(text, directory / f"{number:03d}.wav") for number, text in numbered]
+    check_writable(lines[0].output)
+    return lines
+
+
+def chosen_sampling(
+    defaults: Sampling,
+    *,
+    codes: Mapping[str, float | int | None],
+    stop: Mapping[str, float | int | None],
+    repetition_penalty: float | None,
+) -> Sampling:
+    """The voice's sampling with the options that were given in place of its values."""
+    penalty = defaults.repetition_penalty if repetition_penalty is None else repetition_penalty
+    return Sampling(
+        stop=replace(defaults.stop, **_given(stop)),  # type: ignore[arg-type]
+        codes=replace(defaults.codes, **_given(codes)),  # type: ignore[arg-type]
+        repetition_penalty=penalty,
+    )
+
+
+def _given(values: Mapping[str, float | int | None]) -> dict[str, float | int]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def speak_lines(lines: list[Line], voice: Voice, *, sampling: Sampling, seed: int, max_frames: int | None) -> bool:
+    """Speak all lines in one engine, write each one's WAV, and print a line of figures for each.
+
+    Raises `VoxradixError` before anything is computed if a text or setting cannot be used.
+
+    Returns:
+        Whether all lines were spoken; what failed is said on standard error.
+    """
+    codec = voice.codec
+    prompts = [_prompt(line, voice) for line in lines]
+    engine = Engine(voice)
+    started = perf_counter()
+    with _Frames(codec.sample_rate / codec.samples_per_frame) as frames:
+        results = engine.generate_batch(
+            prompts, sampling=sampling, seed=seed, max_frames=max_frames, on_frame=frames.advance
+        )
+    sounds = [codec.decode(result.codes) for result in results]
+    seconds = perf_counter() - started
+    audio_seconds = sum(len(sound) for sound in sounds) / codec.sample_rate
+    for line, result, sound in zip(lines, results, sounds, strict=True):
+        if result.finish == "error":
+            print(f"voxradix: {line.output}: {result.error}", file=sys.stderr)
+            continue
+        if result.finish == "length":
+            warnings.warn(
+                f"{line.output}: cut off at {len(result.rows)} frames; --max-frames allows more", stacklevel=2
+            )
+        _write(line, wav_bytes(sound, codec.sample_rate))
+        _report(line, result, len(sound) / codec.sample_rate, seconds / audio_seconds if audio_seconds else 0.0)
+    return all(result.finish != "error" for result in results)
+
+
+class _Frames:
+    """A progress bar on standard error that counts frames and seconds of audio."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f} frames, {task.fields[seconds]:.1f} s of audio"),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._progress.add_task("speaking", total=None, seconds=0.0)
+        self._count = 0
+
+    def __enter__(self) -> _Frames:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def advance(self, _: Request) -> None:
+        self._count += 1
+        self._progress.update(self._task, completed=self._count, seconds=self._count / self._rate)
+
+
+def _prompt(line: Line, voice: Voice) -> Tensor:
+    unknown = voice.spoken(line.text).unknown
+    if unknown:
+        words = ", ".join(dict.fromkeys(unknown))
+        warnings.warn(f"this voice was not trained to say {words}; it is trained for {voice.trained_for}", stacklevel=3)
+    return voice.prompt(line.text)
+
+
+def _write(line: Line, wav: bytes) -> None:
+    if line.output == STANDARD_OUTPUT:
+        sys.stdout.buffer.write(wav)
+        sys.stdout.buffer.flush()
+    else:
+        write_file(line.output, wav)
+
+
+def _report(line: Line, result: Result, seconds: float, factor: float) -> None:
+    first = "none" if result.first_frame_seconds is None else f"{1000 * result.first_frame_seconds:.0f} ms"
+    print(
+        f"{line.output}: {len(result.rows)} frames, {seconds:.2f} s of audio, first frame {first}, "
+        f"real-time factor {factor:.3f}, {result.reused_rows} of {result.prompt_rows} prefix rows reused",
+        file=sys.stderr if line.output == STANDARD_OUTPUT else sys.stdout,
+    )
