@@ -114,15 +114,15 @@ class FrameDecoder:
         x = self._step(hidden, 0, caches)
         stop_logits = self._stop_head(x)
         stop = chooser.stop(stop_logits)
-        finite = stop_logits.isfinite().all(dim=-1)
+        total = stop_logits.sum(dim=-1)  # finite only if every logit is
         codes: list[Tensor] = []
         for channel, head in enumerate(self._code_heads):
             if channel:
                 x = self._step(self._embedding.code(channel - 1, codes[-1]), channel, caches)
             logits = head(x)
-            finite = finite & logits.isfinite().all(dim=-1)
+            total = total + logits.sum(dim=-1)
             codes.append(chooser.code(channel, logits))
-        return Frames(stop == 1, torch.stack(codes, dim=1), finite)
+        return Frames(stop == 1, torch.stack(codes, dim=1), total.isfinite())
 
     def _step(self, x: Tensor, position: int, caches: list[_LocalCache]) -> Tensor:
         for block, cache in zip(self._blocks, caches, strict=True):

@@ -1,0 +1,5 @@
+"""``python -m voxradix``."""
+
+from voxradix.cli import main
+
+main()

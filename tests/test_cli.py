@@ -1,0 +1,143 @@
+"""The command line: text in, WAV out; a mistake is one line and exit code 2."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import soundfile
+
+from voxradix.cli import main
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Runs the command line in a directory of its own: (exit code, standard output, standard error)."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["voxradix", *arguments])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        out, err = capsys.readouterr()
+        return int(exit_.value.code or 0), out, err
+
+    return call
+
+
+def test_speak_writes_a_wav_and_one_line_of_figures(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("speak", "four eight one five", "-o", "digits.wav")
+    assert code == 0
+    samples, rate = soundfile.read(tmp_path / "digits.wav")
+    assert rate == 24000 and len(samples) > rate and abs(samples).max() > 0.1
+    assert out.count("\n") == 1
+    for part in (
+        "digits.wav: ",
+        " frames, ",
+        " s of audio",
+        "first frame ",
+        "real-time factor ",
+        " prefix rows reused",
+    ):
+        assert part in out
+
+
+def test_the_same_seed_gives_the_same_file_and_another_seed_another(run: Run, tmp_path: Path) -> None:
+    for name, seed in (("a", "3"), ("b", "3"), ("c", "4")):
+        assert run("speak", "seven", "-o", f"{name}.wav", "--seed", seed, "--temperature", "1.0")[0] == 0
+    a, b, c = ((tmp_path / f"{name}.wav").read_bytes() for name in "abc")
+    assert a == b != c
+
+
+def test_a_text_file_is_spoken_line_by_line_each_as_it_would_be_alone(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("one two\n\nthree four five\n")
+    code, out, _ = run("speak", "--text-file", "lines.txt", "-o", "made")
+    assert code == 0 and out.count("\n") == 2
+    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == ["001.wav", "003.wav"]
+    run("speak", "three four five", "-o", "alone.wav")
+    assert (tmp_path / "alone.wav").read_bytes() == (tmp_path / "made" / "003.wav").read_bytes()
+
+
+def test_a_dash_sends_the_wav_to_standard_output_and_nothing_else() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "voxradix", "speak", "nine", "-o", "-"], capture_output=True, check=True, timeout=120
+    )
+    samples, rate = soundfile.read(io.BytesIO(done.stdout))
+    assert rate == 24000 and len(samples) > 0
+    assert b"frames" in done.stderr
+
+
+def test_words_outside_the_training_are_spoken_with_a_warning_that_says_what_it_was_trained_for(run: Run) -> None:
+    code, _, err = run("speak", "two zebras", "-o", "x.wav")
+    assert code == 0
+    assert "warning: this voice was not trained to say zebras; it is trained for" in err
+
+
+def test_audio_cut_off_by_the_budget_says_so(run: Run) -> None:
+    code, out, err = run("speak", "four eight one five", "-o", "x.wav", "--max-frames", "5")
+    assert code == 0 and ": 5 frames" in out
+    assert "cut off at 5 frames" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["speak"], "give either a text to speak or --text-file"),
+        (["speak", "one", "--text-file", "x"], "give either a text"),
+        (["speak", ""], "nothing"),
+        (["speak", "  "], "nothing"),
+        (["speak", "one", "--voice", "nobody"], "'nobody' is neither a bundled voice (numbers)"),
+        (["speak", "one", "--model", "nowhere"], "'nowhere' is neither"),
+        (["speak", "one", "--model", ".", "--voice", "numbers"], "exclude each other"),
+        (["speak", "one", "--model", "."], "config.json does not exist"),
+        (["speak", "one", "--temperature", "-1"], "codes temperature is -1.0; it must be from 0.0"),
+        (["speak", "one", "--top-p", "1.5"], "codes top_p is 1.5"),
+        (["speak", "one", "--top-k", "-3"], "codes top_k is -3"),
+        (["speak", "one", "--repetition-penalty", "0"], "repetition penalty is 0.0"),
+        (["speak", "one", "--stop-top-p", "0"], "stop top_p is 0.0"),
+        (["speak", "one", "--max-frames", "0"], "max_frames is 0"),
+        (["speak", "one", "--max-frames", "100000"], "100000 frames) but the pool holds"),
+        (["speak", "one", "--seed", "99999999999999999999"], "64-bit"),
+        (["speak", "one", "--seed", "x"], "--seed"),
+        (["speak", "one", "--nonsense"], "--nonsense"),
+        (["speak", "one", "-o", "no/such/place.wav"], "no/such is not a directory"),
+        (["speak", "one", "-o", "."], "is a directory"),
+        (["speak", "--text-file", "nowhere.txt"], "nowhere.txt cannot be read"),
+        (["speak", "--text-file", "empty.txt"], "has no line to speak"),
+        (["speak", "--text-file", "binary.txt"], "cannot be read as UTF-8"),
+        (["speak", "--text-file", "some.txt", "-o", "-"], "-o names a directory"),
+        (["speak", "--text-file", "some.txt", "-o", "some.txt"], "cannot be made a directory"),
+        (["speak", "one " * 5000], "words long"),
+        (["bench", "frames", "--requests", "1,x"], "--requests is '1,x'"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(arguments: list[str], message: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text("\n \n")
+    (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "some.txt").write_text("one\n")
+    code, out, err = run(*arguments)
+    assert code == 2, err
+    assert out == "" and err.count("\n") == 1
+    assert err.startswith("voxradix: ") and message in err
+    assert not list(tmp_path.rglob("*.wav")), "no half-written WAV"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_directory_is_said_before_anything_is_computed(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(mode=0o500)
+    code, _, err = run("speak", "one", "-o", "closed/x.wav")
+    assert code == 2 and "not writable" in err
+
+
+def test_the_version_and_the_help_are_there(run: Run) -> None:
+    assert run("--version")[1].startswith("voxradix 0.")
+    assert "speak" in run()[1]
+    assert "--text-file" in run("speak", "--help")[1]
