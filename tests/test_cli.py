@@ -130,6 +130,17 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments: list[str], message: st
     assert not list(tmp_path.rglob("*.wav")), "no half-written WAV"
 
 
+def test_a_link_keeps_pointing_where_it_did_and_a_device_stays_a_device(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "link.wav").symlink_to(tmp_path / "target.wav")
+    assert run("speak", "one", "-o", "link.wav")[0] == 0
+    assert (tmp_path / "link.wav").is_symlink() and (tmp_path / "target.wav").stat().st_size > 1000
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE, cwd=tmp_path)
+    assert run("speak", "one", "-o", "pipe")[0] == 0
+    assert reader.communicate(timeout=30)[0] == (tmp_path / "target.wav").read_bytes()
+    assert (tmp_path / "pipe").is_fifo()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_an_unwritable_directory_is_said_before_anything_is_computed(run: Run, tmp_path: Path) -> None:
     (tmp_path / "closed").mkdir(mode=0o500)

@@ -22,9 +22,13 @@ def wav_bytes(samples: Tensor, sample_rate: int) -> bytes:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a whole file or nothing: a reader never sees half of it."""
+    """Write a whole file or nothing: a reader never sees half of it. A device or pipe is written straight to."""
+    path = path.resolve()  # a link keeps pointing where it did
     temporary: str | None = None
     try:
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(data)

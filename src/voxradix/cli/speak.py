@@ -110,16 +110,18 @@ def speak_lines(lines: list[Line], voice: Voice, *, sampling: Sampling, seed: in
 
 
 class _Frames:
-    """A progress bar on standard error that counts frames and seconds of audio."""
+    """A progress bar on standard error, if that is a terminal, that counts frames and seconds of audio."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
+        console = Console(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.completed:.0f} frames, {task.fields[seconds]:.1f} s of audio"),
-            console=Console(stderr=True),
+            console=console,
             transient=True,
+            disable=not console.is_terminal,
         )
         self._task = self._progress.add_task("speaking", total=None, seconds=0.0)
         self._count = 0
