@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from voxradix import keys
 from voxradix.errors import VoxradixError
-from voxradix.rows import MOSS_LOCAL, RowLayout
+from voxradix.layouts import MOSS_LOCAL
+from voxradix.rows import RowLayout
 
 DATA = Path(__file__).parent / "data" / "keys"
 VECTORS = json.loads((DATA / "row_keys.json").read_text())
@@ -60,7 +61,7 @@ def test_seed_key_takes_int32_views_and_empty_batches() -> None:
 @st.composite
 def layouts_and_rows(draw: st.DrawFn) -> tuple[RowLayout, list[list[int]]]:
     bounds = draw(st.lists(st.integers(1, 2**63 - 1) | st.integers(1, 4096), min_size=1, max_size=40))
-    layout = RowLayout("any", tuple(bounds), end_id=0, pad_code=0, key_space=10)
+    layout = RowLayout("any", tuple(bounds), key_space=10, end_key=10, end_id=0)
     row = st.tuples(*(st.integers(0, bound - 1) for bound in bounds)).map(list)
     return layout, draw(st.lists(row, min_size=1, max_size=5))
 
@@ -101,9 +102,9 @@ def test_keys_on_a_device_read_nothing_on_the_host() -> None:
 @pytest.mark.parametrize("bounds", [(), (0,), (2**63,)])
 def test_a_layout_refuses_bounds_no_word_can_hold(bounds: tuple[int, ...]) -> None:
     with pytest.raises(VoxradixError):
-        RowLayout("bad", bounds, end_id=0, pad_code=0, key_space=1)
+        RowLayout("bad", bounds, key_space=1, end_key=1, end_id=0)
 
 
 def test_a_layout_refuses_a_fold_without_room() -> None:
     with pytest.raises(VoxradixError):
-        RowLayout("bad", (5,), end_id=0, pad_code=0, key_space=4, key_offset=4)
+        RowLayout("bad", (5,), key_space=4, key_offset=4, end_key=9, end_id=0)

@@ -47,10 +47,19 @@ class SpeechModel(nn.Module):
 
     def embed(self, rows: Tensor) -> Tensor:
         """Sum of embeddings [..., hidden] of rows [..., 1 + n_vq]; the pad code adds nothing."""
-        total = self.transformer.embed_tokens(rows[..., 0])
-        for book, table in enumerate(self.audio_embeddings, start=1):
-            total = total + F.embedding(rows[..., book], F.pad(table.weight, (0, 0, 0, 1)))
+        total = F.embedding(rows[..., 0], self.transformer.embed_tokens.weight)
+        for book in range(self.shape.n_vq):
+            total = total + self._embed_code(book, rows[..., book + 1])
         return total
+
+    def table(self, book: int) -> Tensor:
+        """Embeddings of a codebook and its head, [audio_vocab, hidden]."""
+        weight = self.audio_embeddings[book].weight
+        assert isinstance(weight, Tensor)
+        return weight
+
+    def _embed_code(self, book: int, codes: Tensor) -> Tensor:
+        return F.embedding(codes, F.pad(self.table(book), (0, 0, 0, 1)))
 
     def hidden(self, rows: Tensor) -> Tensor:
         """Backbone states [batch, length, hidden] of rows [batch, length, 1 + n_vq]."""
@@ -62,12 +71,9 @@ class SpeechModel(nn.Module):
 
         Code k is judged from the state and the codes before k.
         """
-        fed = [
-            F.embedding(codes[:, book], F.pad(self.audio_embeddings[book].weight, (0, 0, 0, 1)))
-            for book in range(self.shape.n_vq - 1)
-        ]
+        fed = [self._embed_code(book, codes[:, book]) for book in range(self.shape.n_vq - 1)]
         out = self.local_transformer(torch.stack([hidden, *fed], 1))
-        heads = torch.stack([table.weight for table in self.audio_embeddings])
+        heads = torch.stack([self.table(book) for book in range(self.shape.n_vq)])
         return self.local_text_lm_head(out[:, 0]), torch.einsum("nkh,kvh->nkv", out, heads)
 
 
@@ -78,6 +84,10 @@ class _Backbone(nn.Module):
         self.layers = nn.ModuleList(_Layer(shape) for _ in range(shape.num_hidden_layers))
         self.norm = nn.RMSNorm(shape.hidden_size, shape.eps)
         self.shape = shape
+
+    def attentions(self) -> list[_Attention]:
+        """The attention of each layer."""
+        return [layer.self_attn for layer in self.layers if isinstance(layer, _Layer)]
 
     def forward(self, x: Tensor) -> Tensor:
         turn = _turns(x.shape[1], self.shape.head_dim, self.shape.rope_theta)

@@ -49,9 +49,8 @@ def fresh_model(seed: int, **sizes: int) -> SpeechModel:
     torch.manual_seed(seed)
     model = SpeechModel(Shape(vocab_size=-(-len(TOKENS) // 64) * 64, **sizes))
     with torch.no_grad():
-        marks = model.transformer.embed_tokens.weight[ID["<w0>"] : ID["<w0>"] + MARKS]
-        marks.mul_(3)
-        model.audio_embeddings[0].weight[:MARKS] = marks
+        marks = model.transformer.embed_tokens.weight[ID["<w0>"] : ID["<w0>"] + MARKS].mul_(3)
+        model.table(0)[:MARKS] = marks
     return model
 
 
@@ -132,7 +131,7 @@ def losses(model: SpeechModel, batch: Batch) -> tuple[Tensor, Tensor, Tensor, Te
     code = F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none")
     code = code.view(target.shape).mean(0)
     is_word = batch.rows[:, :, 0] < len(VOCABULARY)
-    marks, words = (layer.self_attn.first_head_looks() for layer in model.transformer.layers[:2])
+    marks, words = (attention.first_head_looks() for attention in model.transformer.attentions()[:2])
     mark = -marks.diagonal(-1, 1, 2)[is_word[:, 1:]].mean()
     guide = mark - words.gather(2, batch.words[:, :, None])[:, :, 0][batch.predicts].mean()
     right = (logits.detach().argmax(-1) == target).float().mean(0)

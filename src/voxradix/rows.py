@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 
 import torch
@@ -23,31 +24,47 @@ class Field:
     bits: int
 
 
+class EndRule(Enum):
+    """How a row says that the audio ends."""
+
+    COLUMN = "an id in one column"
+    ANY_CODE = "an id in any codebook"
+    EVERY_CODE = "an id in every codebook"
+    MASK = "not by the row: the model gives a mask"
+
+
 @dataclass(frozen=True)
 class RowLayout:
     """The columns of a model family's rows.
 
-    Column 0 holds the text id, every further column one codebook's code. A layout is one value for a whole
-    checkpoint; it knows no tensor and no model.
+    A layout is one value for a whole checkpoint; it knows no tensor and no model.
 
     Attributes:
         name: The family the layout belongs to, for messages.
         bounds: For each column, the first value that is too large (its values are ``0 .. bound - 1``).
-        end_id: The text id that ends the audio; its row key is the id itself.
-        pad_code: The code that stands in every codebook of a text row.
-        key_space: Row keys of continuing frames lie below this id (``key_offset <= key < key_space``).
-        key_offset: The lowest row key, for layouts whose special ids stand at the bottom.
+        text_column: Where the text id stands; None for rows of codes alone.
+        pad_code: The code that stands in a codebook that says nothing; None where there is none.
+        end_rule: How a row ends the audio.
+        end_id: The id that the rule looks for.
+        end_column: The column that `EndRule.COLUMN` looks in.
+        end_key: The key of a row that ends the audio. The released families keep their end id.
+        key_space: Keys of other rows lie below this id (``key_offset <= key < key_space``).
+        key_offset: The lowest key, for layouts whose special ids stand at the bottom.
     """
 
     name: str
     bounds: tuple[int, ...]
-    end_id: int
-    pad_code: int
     key_space: int
+    end_key: int
+    text_column: int | None = 0
+    pad_code: int | None = None
+    end_rule: EndRule = EndRule.COLUMN
+    end_id: int = 0
+    end_column: int = 0
     key_offset: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse bounds no packed row can hold, and a fold that has no room."""
+        """Refuse bounds no packed row can hold, a fold without room, and an end key among the others."""
         for column, bound in enumerate(self.bounds):
             if not 1 <= bound < 1 << WORD_BITS:
                 raise VoxradixError(
@@ -60,6 +77,11 @@ class RowLayout:
             raise VoxradixError(
                 f"layout {self.name}: keys fold into [{self.key_offset}, {self.key_space}); it must not be empty"
             )
+        if self.key_offset <= self.end_key < self.key_space:
+            raise VoxradixError(
+                f"layout {self.name}: end key {self.end_key} lies in [{self.key_offset}, {self.key_space}), where "
+                "other rows' keys lie"
+            )
 
     @property
     def columns(self) -> int:
@@ -67,9 +89,27 @@ class RowLayout:
         return len(self.bounds)
 
     @property
+    def code_columns(self) -> tuple[int, ...]:
+        """The columns that hold codes."""
+        return tuple(column for column in range(self.columns) if column != self.text_column)
+
+    @property
     def codebooks(self) -> int:
-        """The number of codes in a row (C - 1)."""
-        return len(self.bounds) - 1
+        """The number of codes in a row."""
+        return len(self.code_columns)
+
+    def ended(self, rows: Tensor) -> Tensor:
+        """Which rows (int [B, C]) end the audio: bool [B], by elementwise operations without a host read.
+
+        `VoxradixError` for a layout whose rows do not say.
+        """
+        if self.end_rule is EndRule.MASK:
+            raise VoxradixError(f"layout {self.name}: the end is told {self.end_rule.value}; give the mask")
+        hits = rows.eq(self.end_id)
+        if self.end_rule is EndRule.COLUMN:
+            return hits[:, self.end_column]
+        codes = torch.stack([hits[:, column] for column in self.code_columns], dim=1)
+        return codes.any(dim=1) if self.end_rule is EndRule.ANY_CODE else codes.all(dim=1)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -106,14 +146,3 @@ class RowLayout:
                 f"row {row}, column {column} holds {int(rows[row, column])}; "
                 f"layout {self.name} allows 0 .. {self.bounds[column] - 1} there"
             )
-
-
-MOSS_LOCAL = RowLayout(
-    name="moss_tts_local",
-    bounds=(151936, *(1025,) * 12),
-    end_id=151670,
-    pad_code=1024,
-    key_space=151643,
-)
-"""MOSS-TTS Local v1.5 as released: text vocabulary 151936, 12 codebooks of 1024 codes and a pad, audio end
-151670; ``<|endoftext|>`` 151643 opens the band of special ids (the model's public config.json)."""

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from voxradix.cache import Chain
 from voxradix.engine.request import Finish, Request, Result, State
-from voxradix.engine.runner import NOT_FINITE, RowHash, StepRunner
+from voxradix.engine.runner import NOT_FINITE, StepRunner
 from voxradix.engine.scheduler import Occupancy, Scheduler
 from voxradix.errors import VoxradixError
-from voxradix.keys import pack_rows, row_hash
+from voxradix.keys import RowHash, fastest_hash, pack_rows
 from voxradix.sampling import Sampling
 from voxradix.voice import Voice, load_voice
 
@@ -58,7 +58,7 @@ class Engine:
         max_batch: int = 16,
         chunk_rows: int = 256,
         cache: bool = True,
-        row_hash: RowHash = row_hash,
+        row_hash: RowHash | None = None,
     ) -> None:
         """An engine over one voice.
 
@@ -68,7 +68,8 @@ class Engine:
             max_batch: Requests prefilled or running at once; more wait.
             chunk_rows: Rows prefilled in one step, all requests together.
             cache: Whether rows are kept for reuse.
-            row_hash: The raw hash the row keys are folded from. Keys only nominate: any function is safe.
+            row_hash: The raw hash the row keys are folded from; by default the seed's. Keys only nominate: any
+                function is safe.
         """
         for name, value in (("pool_rows", pool_rows), ("max_batch", max_batch), ("chunk_rows", chunk_rows)):
             if value < 1:
@@ -79,7 +80,7 @@ class Engine:
         self._layout = model.layout
         self._positions = model.config.backbone.positions
         self._row_bytes = 8 * model.layout.words
-        self._runner = StepRunner(model, pool_rows, row_hash)
+        self._runner = StepRunner(model, pool_rows, row_hash or fastest_hash(model.layout, model.device))
         self._scheduler = Scheduler(
             slots=pool_rows,
             max_batch=max_batch,
@@ -132,7 +133,7 @@ class Engine:
         for index, (request, key) in enumerate(zip(output.requests, ids, strict=True)):
             if request in outside:
                 continue
-            if key == self._layout.end_id:
+            if key == self._layout.end_key:
                 self._end(request, Finish.AUDIO_END, finished)
                 continue
             request.append(output.rows[index], output.packed[index].numpy().tobytes(), key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -11,12 +10,9 @@ from torch import Tensor
 
 from voxradix.engine.request import Request
 from voxradix.engine.scheduler import Chunk, Plan
-from voxradix.keys import fold_keys, pack_rows_unchecked
+from voxradix.keys import RowHash, pack_rows_unchecked, row_keys
 from voxradix.models.moss_local import BLOCK, Frames, MossLocal, Placement, padded
 from voxradix.sampling import DrawTable, penalise, uniforms
-
-RowHash = Callable[[Tensor], Tensor]
-"""A raw row hash: rows int64 [B, C] to int64 [B], of any range. The step folds it; see `keys.fold_keys`."""
 
 NOT_FINITE = -1
 """The id published for a row whose hidden state or logits were not finite: outside every vocabulary."""
@@ -116,14 +112,7 @@ class StepRunner:
 
     def row_keys(self, rows: Tensor) -> Tensor:
         """The keys of rows int64 [B, C]: int64 [B], folded below the special ids, the end id kept."""
-        layout = self._model.layout
-        return fold_keys(
-            self._row_hash(rows),
-            rows[:, 0],
-            end_id=layout.end_id,
-            space=layout.key_space,
-            offset=layout.key_offset,
-        )
+        return row_keys(rows, self._model.layout, row_hash=self._row_hash)
 
     def _prefill(self, chunk: Chunk) -> Tensor:
         """Write a chunk's rows; the hidden state of its last row, float32 [1, hidden].
@@ -175,12 +164,12 @@ class StepRunner:
 
     def _publish(self, frames: Frames) -> tuple[Tensor, Tensor, Tensor]:
         """Rows, packed rows and ids of decoded frames, on the device and without a host read."""
-        model, layout = self._model, self._model.layout
-        text = torch.where(frames.stop, layout.end_id, model.config.assistant_slot_id)
-        codes = torch.where(frames.stop[:, None], layout.pad_code, frames.codes)
+        model = self._model
+        text = torch.where(frames.stop, model.config.audio_end_id, model.config.assistant_slot_id)
+        codes = torch.where(frames.stop[:, None], model.config.pad_code, frames.codes)
         rows = torch.cat((text[:, None], codes), dim=1)
         ids = torch.where(frames.finite, self.row_keys(rows), NOT_FINITE)
-        return rows, pack_rows_unchecked(rows, layout), ids
+        return rows, pack_rows_unchecked(rows, model.layout), ids
 
 
 def _reason(error: Exception) -> str:

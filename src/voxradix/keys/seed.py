@@ -5,10 +5,13 @@ Its two constants and the fold are those of the seed document; every implementat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+
+from voxradix.errors import VoxradixError
+from voxradix.rows import RowLayout
 
 MOD = 2**31 - 1
 """The Mersenne prime M31. Every step stays below 2**62, inside a signed 64-bit integer."""
@@ -18,6 +21,9 @@ BASE = 1_000_000_007
 
 SPACE = 151643
 """``<|endoftext|>`` of MOSS-TTS Local v1.5: the first special id, so the first id a key must stay below."""
+
+RowHash = Callable[[Tensor], Tensor]
+"""A raw hash of rows: int [B, C] to int64 [B]."""
 
 
 def row_hash_definition(row: Sequence[int]) -> int:
@@ -36,7 +42,7 @@ def seed_key_definition(row: Sequence[int], *, end_id: int, space: int = SPACE, 
 
 
 def row_hash(rows: Tensor) -> Tensor:
-    """The raw polynomial of each row: int [B, C] to int64 [B] in ``[0, MOD)``.
+    """The raw polynomial of each row by Horner's rule: int [B, C] to int64 [B] in ``[0, MOD)``.
 
     Elementwise int64 operations over a static column count: no host read, no data-dependent shape, so it may
     be captured in a graph. Any int64 value is allowed; negative ones take the floor remainder.
@@ -48,18 +54,66 @@ def row_hash(rows: Tensor) -> Tensor:
     return acc
 
 
-def fold_keys(raw: Tensor, text_ids: Tensor, *, end_id: int, space: int = SPACE, offset: int = 0) -> Tensor:
-    """Fold raw hashes (int64 [B]) into ``[offset, space)``, keeping ``end_id`` where ``text_ids`` holds it."""
-    return torch.where(text_ids == end_id, end_id, raw.remainder(space - offset) + offset)
+def powers(columns: int) -> list[int]:
+    """What each column of a row is multiplied with in the polynomial: ``BASE ** (columns - 1 - c) % MOD``."""
+    return [pow(BASE, columns - 1 - column, MOD) for column in range(columns)]
+
+
+def largest_sum(layout: RowLayout) -> int:
+    """The largest sum of column times power that a row inside the layout can give."""
+    return sum((bound - 1) * power for bound, power in zip(layout.bounds, powers(layout.columns), strict=True))
+
+
+class ShortHash:
+    """`row_hash` for rows inside a layout: one product with the powers, one sum, one remainder.
+
+    Equal to Horner's rule bit for bit wherever the sum cannot leave int64, which the layout's bounds decide.
+    """
+
+    def __init__(self, layout: RowLayout, device: torch.device | str = "cpu") -> None:
+        """Lay out the powers on a device; `VoxradixError` for a layout whose rows could overflow the sum."""
+        if largest_sum(layout) >= 2**63:
+            raise VoxradixError(
+                f"layout {layout.name}: a row's sum can reach {largest_sum(layout)}, beyond int64; use row_hash"
+            )
+        self._powers = torch.tensor(powers(layout.columns), device=device)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """The raw polynomial of rows int [B, C] inside the layout: int64 [B] in ``[0, MOD)``."""
+        return (rows * self._powers).sum(dim=1).remainder(MOD)
+
+
+def fastest_hash(layout: RowLayout, device: torch.device | str = "cpu") -> RowHash:
+    """`ShortHash` where the layout proves it safe, else `row_hash`."""
+    return ShortHash(layout, device) if largest_sum(layout) < 2**63 else row_hash
+
+
+def fold_keys(raw: Tensor, ended: Tensor, *, end_key: int, space: int = SPACE, offset: int = 0) -> Tensor:
+    """Fold raw hashes (int64 [B]) into ``[offset, space)``; rows that ``ended`` (bool [B]) get ``end_key``."""
+    return torch.where(ended, end_key, raw.remainder(space - offset) + offset)
 
 
 def seed_keys(rows: Tensor, *, end_id: int, space: int = SPACE, offset: int = 0) -> Tensor:
     """The seed key of each row: int [B, C] to int64 [B].
 
     Args:
-        rows: Rows with the text id in column 0.
+        rows: Rows of any integers with the text id in column 0.
         end_id: Rows that hold it in column 0 keep it as their key, so that the engine sees the end.
         space: First id that a continuing row's key must stay below.
         offset: Lowest key of a continuing row.
     """
-    return fold_keys(row_hash(rows), rows[:, 0].to(torch.int64), end_id=end_id, space=space, offset=offset)
+    return fold_keys(row_hash(rows), rows[:, 0] == end_id, end_key=end_id, space=space, offset=offset)
+
+
+def row_keys(rows: Tensor, layout: RowLayout, *, ended: Tensor | None = None, row_hash: RowHash = row_hash) -> Tensor:
+    """The key of each row by its layout's fold and end rule: int [B, C] to int64 [B].
+
+    Args:
+        rows: Rows of the layout.
+        layout: Says where keys fold to, how a row ends, and what its key is then.
+        ended: Which rows end the audio, bool [B]; by default the layout's own rule decides.
+        row_hash: The raw hash. `ShortHash` is faster; any other function gives keys of the same form.
+    """
+    if ended is None:
+        ended = layout.ended(rows)
+    return fold_keys(row_hash(rows), ended, end_key=layout.end_key, space=layout.key_space, offset=layout.key_offset)

@@ -81,9 +81,10 @@ class MossLocalConfig:
         return RowLayout(
             name="moss_tts_local",
             bounds=(self.backbone.vocab, *(code_bound,) * self.codebooks),
-            end_id=self.audio_end_id,
-            pad_code=self.pad_code,
             key_space=min(special),
+            pad_code=self.pad_code,
+            end_id=self.audio_end_id,
+            end_key=self.audio_end_id,
         )
 
 
