@@ -55,9 +55,7 @@ class FittedCodec:
         save_file(self.arrays, directory / "model.safetensors")
 
 
-def fit(
-    latents: NDArray[np.float16], f0: NDArray[np.float32], head: tuple[Tensor, Tensor], seed: int
-) -> FittedCodec:
+def fit(latents: NDArray[np.float16], f0: NDArray[np.float32], head: tuple[Tensor, Tensor], seed: int) -> FittedCodec:
     """Fit to frames `latents` [n, 6, 256] and `f0` [n, 6]; `head` is the teacher's output layer."""
     torch.manual_seed(seed)
     weight, bias = head
@@ -119,7 +117,8 @@ def _ear(weight: Tensor) -> Tensor:
     part = torch.tensor([1.0, 0.3, 1.0, 0.3, 0.3]).repeat_interleave(BINS)
     metric = weight.T @ (weight * (mel * part / mel[:BINS].sum())[:, None])
     metric += 1e-3 * metric.diagonal().mean() * torch.eye(len(metric))
-    return torch.linalg.cholesky(metric).T
+    root: Tensor = torch.linalg.cholesky(metric)
+    return root.T
 
 
 def _share(variances: Tensor, books: int) -> list[list[int]]:

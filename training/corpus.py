@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-
 HOPS = 6  # teacher steps a frame
 
 

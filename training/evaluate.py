@@ -75,7 +75,7 @@ def load(directory: Path) -> SpeechModel:
     return model.eval()
 
 
-def report(directory: Path, whisper: bool = True, **changes: float) -> None:
+def report(directory: Path, whisper: bool = False, **changes: float) -> None:
     """Print word error rates of a voice on the held-out lines, by judge and kind, and every line heard wrong.
 
     `changes` replace the voice's own sampling settings.
@@ -101,4 +101,4 @@ def report(directory: Path, whisper: bool = True, **changes: float) -> None:
 
 
 if __name__ == "__main__":
-    report(Path(sys.argv[1]), "--no-whisper" not in sys.argv)
+    report(Path(sys.argv[1]), whisper="--whisper" in sys.argv)

@@ -131,7 +131,8 @@ class _Attention(nn.Module):
         q, k = self.first_head
         scores = q @ k.transpose(1, 2) * self.head_dim**-0.5
         later = torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
-        return scores.masked_fill(later, -torch.inf).log_softmax(-1)
+        looks: Tensor = scores.masked_fill(later, -torch.inf).log_softmax(-1)
+        return looks
 
 
 class _Gated(nn.Module):
@@ -190,10 +191,10 @@ class _LocalBlock(nn.Module):
             for part in self.attn["c_attn"](self.ln_1(x)).chunk(3, -1)
         )
         q, k = _rotate_pairs(q, turn), _rotate_pairs(k, turn)
-        out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.attn["c_proj"](out.transpose(1, 2).reshape(batch, length, width))
-        x = x + self.mlp["fc_out"](F.silu(self.mlp["fc_in"](self.ln_2(x))))
-        return x
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+        x = x + self.attn["c_proj"](mixed.reshape(batch, length, width))
+        out: Tensor = x + self.mlp["fc_out"](F.silu(self.mlp["fc_in"](self.ln_2(x))))
+        return out
 
 
 def _turns(length: int, size: int, base: float) -> Tensor:

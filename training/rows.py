@@ -28,11 +28,13 @@ def prompt(words: Tensor, offset: int = 0) -> Tensor:
     """Prompt rows [2 * words + 3, 13] for a line of word ids; the first word's mark is `offset`."""
     marks = (torch.arange(len(words)) + offset) % MARKS + ID["<w0>"]
     text = torch.stack([marks, words], 1).flatten()
-    ids = torch.cat([
-        torch.tensor([ID["<|im_start|>"]]),
-        text,
-        torch.tensor([ID["<|im_end|>"], ID["<|audio_start|>"]]),
-    ])
+    ids = torch.cat(
+        [
+            torch.tensor([ID["<|im_start|>"]]),
+            text,
+            torch.tensor([ID["<|im_end|>"], ID["<|audio_start|>"]]),
+        ]
+    )
     rows = torch.full((len(ids), COLUMNS), CODE_PAD)
     rows[:, 0] = ids
     return rows

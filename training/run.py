@@ -21,7 +21,8 @@ from training.train import Plan, fresh_model, train
 WORK = Path(__file__).with_name("work")
 VOICE = Path(voxradix.__file__).parent / "voices" / "numbers"
 LINES = 9000
-SEED = 1
+STEPS = 2400
+TEXT_SEED, SEED = 1, 0
 
 
 @contextmanager
@@ -39,7 +40,7 @@ def main() -> None:
     with _stage("teacher speech"):
         path = WORK / "corpus.npz"
         if not path.exists():
-            make(LINES, SEED).save(path)
+            make(LINES, TEXT_SEED).save(path)
         corpus = Corpus.load(path)
     with _stage("codec"):
         weight, bias = map(torch.from_numpy, Teacher().head())
@@ -47,7 +48,7 @@ def main() -> None:
         codes = fitted.encode(corpus.latents, corpus.f0)
     with _stage("language model"):
         model = fresh_model(SEED)
-        train(model, corpus, codes, Plan(steps=3000), WORK / "model.pt")
+        train(model, corpus, codes, Plan(STEPS, seed=SEED), WORK / "model.pt")
     with _stage("export"):
         export(model, fitted, VOICE)
     with _stage("evaluation"):

@@ -72,21 +72,23 @@ def _mixed(rng: random.Random) -> list[str]:
 
 def _phrase(rng: random.Random) -> list[str]:
     day, month = rng.choice(DAYS), rng.choice(MONTHS)
-    tens = rng.choice([[], ["twenty"], ["thirty"]])
-    ordinal = [*tens, rng.choice(ORDINALS[:9] if tens else ORDINALS)]
-    return rng.choice([
-        [day, PAUSE, "the", *ordinal, "of", month],
-        [month, *ordinal],
-        ["the", *ordinal],
-        [*_number(rng), "point", *_digits(rng, 1, 3)],
-        ["minus", *_number(rng)],
-        [*_number(rng), rng.choice(["plus", "minus", "times"]), *_number(rng), "equals", *_number(rng)],
-        ["hello", PAUSE, "your", "code", "is", *_digits(rng, 3, 6)],
-        ["your", "number", "is", *_number(rng)],
-        [*_number(rng), rng.choice(["percent", "dollars"])],
-        [*_number(rng), "million", *_number(rng), "thousand", *_number(rng)],
-        ["number", *_number(rng), PAUSE, *rng.choices(LETTERS, k=rng.randint(1, 4))],
-    ])
+    place = [rng.choice(ORDINALS)]
+    ordinal = rng.choice([place, [rng.choice(["twenty", "thirty"]), rng.choice(ORDINALS[:9])]])
+    return rng.choice(
+        [
+            [day, PAUSE, "the", *ordinal, "of", month],
+            [month, *ordinal],
+            ["the", *ordinal],
+            [*_number(rng), "point", *_digits(rng, 1, 3)],
+            ["minus", *_number(rng)],
+            [*_number(rng), rng.choice(["plus", "minus", "times"]), *_number(rng), "equals", *_number(rng)],
+            ["hello", PAUSE, "your", "code", "is", *_digits(rng, 3, 6)],
+            ["your", "number", "is", *_number(rng)],
+            [*_number(rng), rng.choice(["percent", "dollars"])],
+            [*_number(rng), "million", *_number(rng), "thousand", *_number(rng)],
+            ["number", *_number(rng), PAUSE, *rng.choices(LETTERS, k=rng.randint(1, 4))],
+        ]
+    )
 
 
 def lines(count: int, seed: int) -> list[list[str]]:

@@ -164,7 +164,8 @@ def _orthogonal(matrix: Tensor) -> Tensor:
     for _ in range(5):
         square = x @ x.T
         x = 3.4445 * x + (-4.775 * square + 2.0315 * square @ square) @ x
-    return x.T if tall else x
+    result: Tensor = x.T if tall else x
+    return result
 
 
 def optimizers(model: SpeechModel, rate: float) -> list[torch.optim.Optimizer]:

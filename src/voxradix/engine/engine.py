@@ -15,7 +15,7 @@ from voxradix.engine.request import Finish, Request, Result, State
 from voxradix.engine.runner import NOT_FINITE, StepRunner
 from voxradix.engine.scheduler import Occupancy, Scheduler
 from voxradix.errors import VoxradixError
-from voxradix.keys import RowHash, fastest_hash, pack_rows
+from voxradix.keys import RowHash, RowPublisher, fastest_hash, pack_rows, row_keys
 from voxradix.sampling import Sampling
 from voxradix.voice import Voice, load_voice
 
@@ -80,7 +80,9 @@ class Engine:
         self._layout = model.layout
         self._positions = model.config.backbone.positions
         self._row_bytes = 8 * model.layout.words
-        self._runner = StepRunner(model, pool_rows, row_hash or fastest_hash(model.layout, model.device))
+        self._row_hash = row_hash or fastest_hash(model.layout)
+        publish = RowPublisher(model.layout, model.config.assistant_slot_id, device=model.device, row_hash=row_hash)
+        self._runner = StepRunner(model, pool_rows, publish)
         self._scheduler = Scheduler(
             slots=pool_rows,
             max_batch=max_batch,
@@ -239,7 +241,8 @@ class Engine:
         if not -(2**63) <= seed < 2**63:
             raise VoxradixError(f"seed is {seed}; it must be a 64-bit integer")
         chain = Chain(self._row_bytes)
-        chain.extend(pack_rows(rows, self._layout).numpy().tobytes(), self._runner.row_keys(rows).tolist())
+        keys = row_keys(rows, self._layout, row_hash=self._row_hash)
+        chain.extend(pack_rows(rows, self._layout).numpy().tobytes(), keys.tolist())
         request = Request(next(self._orders), rows, sampling, seed, budget, chain)
         if sampling.repetition_penalty != 1.0:
             request.seen = torch.zeros(self._layout.codebooks, self.voice.model.config.codebook_size, dtype=torch.bool)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from voxradix.engine.request import Request
 from voxradix.engine.scheduler import Chunk, Plan
-from voxradix.keys import RowHash, pack_rows_unchecked, row_keys
-from voxradix.models.moss_local import BLOCK, Frames, MossLocal, Placement, padded
+from voxradix.keys import RowPublisher, pack_rows_unchecked
+from voxradix.models.moss_local import BLOCK, MossLocal, Placement, padded
 from voxradix.sampling import DrawTable, penalise, uniforms
 
 NOT_FINITE = -1
@@ -71,11 +71,11 @@ class BatchChooser:
 class StepRunner:
     """Runs plans on one model over one KV store."""
 
-    def __init__(self, model: MossLocal, slots: int, row_hash: RowHash) -> None:
-        """A runner with a KV store of ``slots`` rows; ``row_hash`` keys the generated rows."""
+    def __init__(self, model: MossLocal, slots: int, publish: RowPublisher) -> None:
+        """A runner with a KV store of ``slots`` rows; ``publish`` writes and keys the generated rows."""
         self._model = model
         self._kv = model.kv_store(slots)
-        self._row_hash = row_hash
+        self._publish = publish
 
     @torch.inference_mode()
     def run(self, plan: Plan) -> StepOutput:
@@ -109,10 +109,6 @@ class StepRunner:
             rows, packed, next_ids = self._frames([], [])
         served = {request: count for request, count in written.items() if request not in failures}
         return StepOutput(requests, rows, packed, next_ids, served, failures)
-
-    def row_keys(self, rows: Tensor) -> Tensor:
-        """The keys of rows int64 [B, C]: int64 [B], folded below the special ids, the end id kept."""
-        return row_keys(rows, self._model.layout, row_hash=self._row_hash)
 
     def _prefill(self, chunk: Chunk) -> Tensor:
         """Write a chunk's rows; the hidden state of its last row, float32 [1, hidden].
@@ -159,17 +155,10 @@ class StepRunner:
             rows = torch.empty(0, model.layout.columns, dtype=torch.int64)
             return rows, pack_rows_unchecked(rows, model.layout), rows[:, 0]
         batch = F.pad(torch.cat(hidden), (0, 0, 0, padded(count) - count))
-        rows, packed, ids = self._publish(model.frames(batch, BatchChooser(requests, model)))
-        return rows[:count].cpu(), packed[:count].cpu(), ids[:count].cpu()
-
-    def _publish(self, frames: Frames) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows, packed rows and ids of decoded frames, on the device and without a host read."""
-        model = self._model
-        text = torch.where(frames.stop, model.config.audio_end_id, model.config.assistant_slot_id)
-        codes = torch.where(frames.stop[:, None], model.config.pad_code, frames.codes)
-        rows = torch.cat((text[:, None], codes), dim=1)
-        ids = torch.where(frames.finite, self.row_keys(rows), NOT_FINITE)
-        return rows, pack_rows_unchecked(rows, model.layout), ids
+        frames = model.frames(batch, BatchChooser(requests, model))
+        made = self._publish(frames.stop, frames.codes)
+        ids = torch.where(frames.finite, made.keys, NOT_FINITE)
+        return made.rows[:count].cpu(), made.packed[:count].cpu(), ids[:count].cpu()
 
 
 def _reason(error: Exception) -> str:

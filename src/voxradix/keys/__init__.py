@@ -5,6 +5,7 @@ A package of its own, with torch as its only need: it knows no model, no cache a
 
 from voxradix.keys.packed import pack_rows, pack_rows_unchecked, unpack_rows
 from voxradix.keys.prompt import prompt_keys
+from voxradix.keys.publish import Published, RowPublisher
 from voxradix.keys.seed import (
     BASE,
     MOD,
@@ -23,7 +24,9 @@ from voxradix.keys.seed import (
 __all__ = [
     "BASE",
     "MOD",
+    "Published",
     "RowHash",
+    "RowPublisher",
     "ShortHash",
     "fastest_hash",
     "fold_keys",

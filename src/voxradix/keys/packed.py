@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -21,15 +23,21 @@ def pack_rows(rows: Tensor, layout: RowLayout) -> Tensor:
 
 def pack_rows_unchecked(rows: Tensor, layout: RowLayout) -> Tensor:
     """Pack rows known to lie inside the layout, as the decode step's own rows do: shifts and ors only."""
+    fields = layout.fields
+    return pack_columns(rows, [field.word for field in fields], [field.shift for field in fields])
+
+
+def pack_columns(rows: Tensor, words: Sequence[int], shifts: Sequence[int]) -> Tensor:
+    """Or each column (int [B, C]), shifted, into its word: int64 [B, words[-1] + 1]. Words are given in order."""
     values = rows.to(torch.int64)
-    words: list[Tensor] = []
-    for column, field in enumerate(layout.fields):
-        part = values[:, column] << field.shift
-        if field.word == len(words):
-            words.append(part)
+    packed: list[Tensor] = []
+    for column, (word, shift) in enumerate(zip(words, shifts, strict=True)):
+        part = values[:, column] << shift
+        if word == len(packed):
+            packed.append(part)
         else:
-            words[-1] = words[-1] | part
-    return torch.stack(words, dim=1)
+            packed[-1] = packed[-1] | part
+    return torch.stack(packed, dim=1)
 
 
 def unpack_rows(words: Tensor, layout: RowLayout) -> Tensor:

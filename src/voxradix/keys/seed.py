@@ -48,7 +48,7 @@ def row_hash(rows: Tensor) -> Tensor:
     be captured in a graph. Any int64 value is allowed; negative ones take the floor remainder.
     """
     reduced = rows.to(torch.int64).remainder(MOD)
-    acc = torch.zeros_like(reduced[:, 0])
+    acc = reduced.new_zeros(rows.shape[0])
     for column in range(rows.shape[1]):
         acc = (acc * BASE + reduced[:, column]).remainder(MOD)
     return acc
