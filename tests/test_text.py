@@ -80,6 +80,8 @@ def test_too_long() -> None:
     assert WORDS.spoken("1 " * 40)
     with pytest.raises(ValueError, match="41 words long; this voice says up to 40"):
         WORDS.spoken("1 " * 41)
+    with pytest.raises(ValueError, match="9999 words long"):
+        WORDS.spoken("1" * 9999)
 
 
 @given(st.text() | st.from_regex(r"(<w\d+>|<\|im_end\|>|[0-9., -]|\w)+"))

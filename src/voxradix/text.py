@@ -31,8 +31,8 @@ IRREGULAR_ORDINALS = {
     "nine": "ninth",
     "twelve": "twelfth",
 }
-_READ_AS_NUMBER = 9999  # the largest figure without separators that is read as one number
-_LARGEST = 999_999_999
+_NUMBER_FIGURES = 4  # without separators, more figures than these are read one by one
+_LARGEST_FIGURES = 9  # with separators
 
 _ALIKE = str.maketrans("\u2019\u2212\u00d7", "'-*")  # right quote, minus sign, times sign
 
@@ -171,12 +171,13 @@ def _read(piece: re.Match[str]) -> list[str]:
     if piece["groups"] is not None:
         groups = [digit_words(group) for group in piece["groups"].split("-")]
         words = [word for group in groups for word in [*group, ","]][:-1]
-    elif piece["ordinal"] is not None and int(piece["figure"]) <= _READ_AS_NUMBER and not piece["points"]:
+    elif piece["ordinal"] is not None and len(piece["figure"]) <= _NUMBER_FIGURES and not piece["points"]:
         words = ordinal_words(int(piece["figure"]))
     else:
         figures = (piece["commas"] or piece["figure"] or piece["loose"]).replace(",", "")
-        plain = figures == str(int(figures)) and int(figures) <= (_LARGEST if piece["commas"] else _READ_AS_NUMBER)
-        words = number_words(int(figures)) if plain else digit_words(figures)
+        most = _LARGEST_FIGURES if piece["commas"] else _NUMBER_FIGURES
+        is_number = len(figures) <= most and (figures[0] != "0" or figures == "0")
+        words = number_words(int(figures)) if is_number else digit_words(figures)
         for part in (piece["decimals"] or piece["points"] or "").split(".")[1:]:
             words += ["point", *digit_words(part)]
     before = ["minus"] if piece["minus"] else []

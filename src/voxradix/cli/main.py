@@ -89,6 +89,20 @@ def speak(
         raise typer.Exit(1)
 
 
+@app.command()
+def collisions(
+    plots: Annotated[
+        Path | None, typer.Option(help="Draw PNG plots into this directory (needs voxradix[lab]).")
+    ] = None,
+    frames: Annotated[int, typer.Option(help="Frames of the bundled voice to look at.", min=1)] = 10_000,
+    seed: Annotated[int, typer.Option(help="Of the random rows.")] = 0,
+) -> None:
+    """What the row keys are worth: clashes, structured clashes, forgeries."""
+    from voxradix.cli.collisions import run_collisions
+
+    run_collisions(plots, frames, seed)
+
+
 @bench_app.command()
 def frames(
     model: Annotated[Path | None, typer.Option(help="Checkpoint directory [default: the bundled voice].")] = None,
@@ -99,13 +113,26 @@ def frames(
     """Frames per second, real-time factor and peak memory at several batch sizes."""
     from voxradix.cli.bench import bench_frames
 
-    try:
-        counts = [int(part) for part in requests.split(",")]
-    except ValueError:
-        counts = []
-    if not counts or min(counts) < 1:
-        raise VoxradixError(f"--requests is {requests!r}; it must be whole numbers above 0, such as 1,4,16")
+    counts = _whole_numbers("--requests", requests)
     bench_frames(model if model is not None else "numbers", counts, repeats, threads)
+
+
+@bench_app.command()
+def keys(batches: Annotated[str, typer.Option(help="Rows at once, comma-separated.")] = "1,4,16,64,256") -> None:
+    """Microseconds and operators of each implementation of the row keys."""
+    from voxradix.cli.bench_keys import bench_keys
+
+    bench_keys(_whole_numbers("--batches", batches))
+
+
+def _whole_numbers(option: str, text: str) -> list[int]:
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise VoxradixError(f"{option} is {text!r}; it must be whole numbers above 0, such as 1,4,16")
+    return numbers
 
 
 def main() -> None:

@@ -80,6 +80,8 @@ class ShortHash:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """The raw polynomial of rows int [B, C] inside the layout: int64 [B] in ``[0, MOD)``."""
+        if rows.device.type == "cpu":  # torch has an integer product on the CPU alone
+            return torch.mv(rows.to(torch.int64), self._powers).remainder(MOD)
         return (rows * self._powers).sum(dim=1).remainder(MOD)
 
 
