@@ -17,6 +17,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from voxradix.cli.speak import use_threads
 from voxradix.engine import Engine
 from voxradix.voice import Voice, load_voice
 
@@ -33,6 +34,7 @@ class FrameFigures:
     first_frame_seconds: float
     real_time_factor: float
     peak_bytes: int
+    threads: int
 
 
 def bench_frames(voice: str | Path, counts: list[int], repeats: int, threads: int | None) -> None:
@@ -52,15 +54,14 @@ def bench_frames(voice: str | Path, counts: list[int], repeats: int, threads: in
             f"{row.peak_bytes / 2**20:.0f} MiB",
         )
     console = Console()
-    console.print(f"{machine()}, {threads or torch.get_num_threads()} threads; {voice}; median of {repeats} runs")
+    console.print(f"{machine()}, {figures[0].threads} threads; {voice}; median of {repeats} runs")
     console.print(table)
 
 
 def measure_frames(voice: str | Path, requests: int, repeats: int, threads: int | None) -> FrameFigures:
     """Run ``requests`` requests at once, ``repeats`` times after a warm-up, none of them sharing a prefix."""
-    if threads is not None:
-        torch.set_num_threads(threads)
     loaded = load_voice(voice)
+    use_threads(threads, loaded.model)
     runs = [_run(loaded, requests, run) for run in range(repeats + 1)][1:]
     return FrameFigures(
         requests=requests,
@@ -69,6 +70,7 @@ def measure_frames(voice: str | Path, requests: int, repeats: int, threads: int 
         first_frame_seconds=median(run.first_frame for run in runs),
         real_time_factor=median((run.seconds + run.decode_seconds) / run.audio_seconds for run in runs),
         peak_bytes=_peak_bytes(),
+        threads=torch.get_num_threads(),
     )
 
 

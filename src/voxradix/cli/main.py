@@ -64,9 +64,12 @@ def speak(
         int | None, typer.Option(help="Of the stop decision [default: the voice's; model card: 50].")
     ] = None,
     max_frames: Annotated[int | None, typer.Option(help="Longest audio, in frames [default: the voice's].")] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="torch threads [default: one for a small model, else torch's].", min=1)
+    ] = None,
 ) -> None:
     """Turn text into a WAV file."""
-    from voxradix.cli.speak import Line, chosen_sampling, one_line, speak_lines, text_lines
+    from voxradix.cli.speak import Line, chosen_sampling, one_line, speak_lines, text_lines, use_threads
     from voxradix.voice import load_voice
 
     if model is not None and voice is not None:
@@ -85,6 +88,7 @@ def speak(
         stop={"temperature": stop_temperature, "top_p": stop_top_p, "top_k": stop_top_k},
         repetition_penalty=repetition_penalty,
     )
+    use_threads(threads, loaded.model)
     if not speak_lines(lines, loaded, sampling=sampling, seed=seed, max_frames=max_frames):
         raise typer.Exit(1)
 
@@ -108,7 +112,7 @@ def frames(
     model: Annotated[Path | None, typer.Option(help="Checkpoint directory [default: the bundled voice].")] = None,
     requests: Annotated[str, typer.Option(help="Requests at once, comma-separated.")] = "1,4,16",
     repeats: Annotated[int, typer.Option(help="Runs of each; the median is printed.", min=1)] = 5,
-    threads: Annotated[int | None, typer.Option(help="torch threads [default: torch's].", min=1)] = None,
+    threads: Annotated[int | None, typer.Option(help="torch threads [default: as speak chooses].", min=1)] = None,
 ) -> None:
     """Frames per second, real-time factor and peak memory at several batch sizes."""
     from voxradix.cli.bench import bench_frames

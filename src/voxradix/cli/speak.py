@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 from torch import Tensor
@@ -16,10 +17,13 @@ from torch import Tensor
 from voxradix.audio import check_writable, wav_bytes, write_file
 from voxradix.engine import Engine, Request, Result
 from voxradix.errors import VoxradixError
+from voxradix.models.moss_local import MossLocal
 from voxradix.sampling import Sampling
 from voxradix.voice import Voice
 
 STANDARD_OUTPUT = Path("-")
+_SMALL = 50_000_000
+"""Parameters below which one thread serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +79,18 @@ def chosen_sampling(
 
 def _given(values: Mapping[str, float | int | None]) -> dict[str, float | int]:
     return {name: value for name, value in values.items() if value is not None}
+
+
+def use_threads(wanted: int | None, model: MossLocal) -> None:
+    """Set torch's threads: as wanted, else one for a model too small to keep more than one busy.
+
+    A small model's products take microseconds; threads that wait for each other cost more than they bring, and on a
+    busy machine a hundred times more.
+    """
+    if wanted is None and model.parameters < _SMALL:
+        wanted = 1
+    if wanted is not None:
+        torch.set_num_threads(wanted)
 
 
 def speak_lines(lines: list[Line], voice: Voice, *, sampling: Sampling, seed: int, max_frames: int | None) -> bool:

@@ -25,6 +25,7 @@ class MossLocal:
         layout: What its rows look like.
         embed: Rows int64 [R, C] to embeddings float32 [R, hidden].
         frames: Hidden states float32 [R, hidden] to the frame that follows each.
+        parameters: Elements of all its tensors.
     """
 
     def __init__(self, config: MossLocalConfig, weights: Weights) -> None:
@@ -36,6 +37,7 @@ class MossLocal:
         self.embed = RowEmbedding(config, weights)
         self._backbone = Backbone(config.backbone, weights, device)
         self.frames = FrameDecoder(config, weights, self.embed, device)
+        self.parameters = weights.elements
         weights.leave("text_lm_head.", "audio_lm_heads.", "local_text_lm_head.")
         weights.warn_untaken()
 

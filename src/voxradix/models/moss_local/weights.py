@@ -31,6 +31,7 @@ class Weights:
         self._files = ExitStack()
         self._where: dict[str, Any] = {}
         self._untaken: set[str] = set()
+        self.elements = 0  # of the tensors taken so far
         self._directory = directory
         with ExitStack() as guard:
             guard.callback(self._files.close)
@@ -73,6 +74,7 @@ class Weights:
                 f"{self._directory}: tensor {name} is {tensor.dtype}; float32, bfloat16 or float16 load"
             )
         self._untaken.discard(name)
+        self.elements += tensor.numel()
         return tensor.to(torch.float32)
 
     def leave(self, *prefixes: str) -> None:
