@@ -97,11 +97,11 @@ def test_audio_cut_off_by_the_budget_says_so(run: Run) -> None:
         (["speak", "one", "--model", "nowhere"], "'nowhere' is neither"),
         (["speak", "one", "--model", ".", "--voice", "numbers"], "exclude each other"),
         (["speak", "one", "--model", "."], "config.json does not exist"),
-        (["speak", "one", "--temperature", "-1"], "codes temperature is -1.0; it must be from 0.0"),
-        (["speak", "one", "--top-p", "1.5"], "codes top_p is 1.5"),
-        (["speak", "one", "--top-k", "-3"], "codes top_k is -3"),
+        (["speak", "one", "--temperature", "-1"], "temperature is -1.0; it must be a number from"),
+        (["speak", "one", "--top-p", "1.5"], "top_p is 1.5"),
+        (["speak", "one", "--top-k", "-3"], "top_k is -3"),
         (["speak", "one", "--repetition-penalty", "0"], "repetition penalty is 0.0"),
-        (["speak", "one", "--stop-top-p", "0"], "stop top_p is 0.0"),
+        (["speak", "one", "--stop-top-p", "0"], "top_p is 0.0"),
         (["speak", "one", "--max-frames", "0"], "max_frames is 0"),
         (["speak", "one", "--max-frames", "100000"], "100000 frames) but the pool holds"),
         (["speak", "one", "--seed", "99999999999999999999"], "64-bit"),
@@ -109,6 +109,8 @@ def test_audio_cut_off_by_the_budget_says_so(run: Run) -> None:
         (["speak", "one", "--nonsense"], "--nonsense"),
         (["speak", "one", "-o", "no/such/place.wav"], "no/such is not a directory"),
         (["speak", "one", "-o", "."], "is a directory"),
+        (["speak", "one", "-o", "x" * 300 + ".wav"], "cannot be written"),
+        (["speak", "--text-file", "some.txt", "-o", "taken"], "001.wav is a directory"),
         (["speak", "--text-file", "nowhere.txt"], "nowhere.txt cannot be read"),
         (["speak", "--text-file", "empty.txt"], "has no line to speak"),
         (["speak", "--text-file", "binary.txt"], "cannot be read as UTF-8"),
@@ -123,11 +125,12 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments: list[str], message: st
     (tmp_path / "empty.txt").write_text("\n \n")
     (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "some.txt").write_text("one\n")
+    (tmp_path / "taken" / "001.wav").mkdir(parents=True)
     code, out, err = run(*arguments)
     assert code == 2, err
     assert out == "" and err.count("\n") == 1
     assert err.startswith("voxradix: ") and message in err
-    assert not list(tmp_path.rglob("*.wav")), "no half-written WAV"
+    assert not [path for path in tmp_path.rglob("*.wav") if path.is_file()], "no half-written WAV"
 
 
 def test_a_link_keeps_pointing_where_it_did_and_a_device_stays_a_device(run: Run, tmp_path: Path) -> None:

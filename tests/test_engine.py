@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 import pytest
@@ -310,6 +311,97 @@ def test_a_step_that_fails_ends_the_requests_it_served_and_leaves_nothing_behind
     assert torch.equal(finish(engine, [waits])[0], undisturbed(endless, batch[2], SEEDED, seed=2, frames=10))
 
 
+@pytest.mark.parametrize("broken", ["hidden", "frames"])
+def test_a_step_that_is_interrupted_ends_what_it_served_and_corrupts_nothing(
+    endless: Voice, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    batch = prompts(3)
+    engine = Engine(endless, pool_rows=300, max_batch=2)
+    requests = [engine.submit(p, sampling=SEEDED, seed=i, max_frames=10) for i, p in enumerate(batch)]
+    for _ in range(3):
+        engine.step()
+
+    def interrupt(*args: object) -> Tensor:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(endless.model, broken, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        engine.step()
+    monkeypatch.undo()
+    engine.check()
+    assert [request.finish for request in requests] == [Finish.ERROR, Finish.ERROR, None]
+    assert engine.occupancy().held == 0
+    assert torch.equal(finish(engine, requests[2:])[0], undisturbed(endless, batch[2], SEEDED, seed=2, frames=10))
+    for i in range(2):
+        again = engine.generate(batch[i], sampling=SEEDED, seed=i, max_frames=10).rows
+        assert torch.equal(again, undisturbed(endless, batch[i], SEEDED, seed=i, frames=10))
+
+
+def test_an_interrupted_plan_is_made_again_without_losing_a_slot(
+    endless: Voice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt = prompts(1)[0]
+    engine = Engine(endless, pool_rows=300)
+    request = engine.submit(prompt, sampling=SEEDED, seed=5, max_frames=10)
+    for _ in range(3):
+        engine.step()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engine._scheduler, "_admit", interrupt)  # the decode slot has been taken by now
+    with pytest.raises(KeyboardInterrupt):
+        engine.step()
+    monkeypatch.undo()
+    engine.check()
+    assert torch.equal(finish(engine, [request])[0], undisturbed(endless, prompt, SEEDED, frames=10))
+
+
+def test_a_chunk_that_is_not_finite_is_not_cached_even_if_its_request_is_retracted(
+    endless: Voice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt = prompts(1, rows=40)[0]
+    engine = Engine(endless, pool_rows=200, chunk_rows=8)
+    request = engine.submit(prompt, sampling=GREEDY, max_frames=5)
+    hidden = endless.model.hidden
+    monkeypatch.setattr(endless.model, "hidden", lambda *args: hidden(*args) * math.nan)
+    engine.step()
+    monkeypatch.undo()
+    engine.retract(request)
+    assert request.result().finish == "error" and engine.occupancy().cached == 0
+    assert engine.generate(prompt, sampling=GREEDY, max_frames=5).finish == "length"
+
+
+def test_ambient_torch_settings_change_nothing(endless: Voice) -> None:
+    prompt = prompts(1)[0]
+    with torch.autocast("cpu"):
+        mixed = undisturbed(endless, prompt, PENALISED, frames=5)
+    with torch.inference_mode():
+        engine = Engine(endless, pool_rows=100)
+        request = engine.submit(prompt, sampling=PENALISED, seed=5, max_frames=5)
+    finish(engine, [request])
+    torch.set_default_dtype(torch.float64)
+    try:
+        double = undisturbed(endless, prompt, PENALISED, frames=5)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    expected = undisturbed(endless, prompt, PENALISED, frames=5)
+    assert all(torch.equal(made, expected) for made in (mixed, double, request.result().rows))
+
+
+def test_prompts_and_results_belong_to_the_caller(endless: Voice) -> None:
+    prompt = prompts(1)[0]
+    expected = undisturbed(endless, prompt, GREEDY, frames=5)
+    for given in (prompt.clone(), prompt.to(torch.int32), prompt.numpy(), prompt.tolist(), prompt.t().contiguous().t()):
+        request = (engine := Engine(endless, pool_rows=100)).submit(given, sampling=GREEDY, max_frames=5)  # type: ignore[arg-type]
+        if isinstance(given, Tensor):
+            given.zero_()
+        rows = finish(engine, [request])[0]
+        assert torch.equal(rows, expected)
+        rows += 1  # not an inference tensor
+        request.frames[0] += 1
+
+
 def test_an_abort_frees_its_slots_and_caches_no_generated_row(endless: Voice) -> None:
     prompt = prompts(1)[0]
     engine = Engine(endless, pool_rows=300)
@@ -349,20 +441,46 @@ def test_a_stream_whose_request_fails_says_so(endless: Voice, monkeypatch: pytes
         list(stream)
 
 
-def test_callbacks_see_every_frame_once(endless: Voice) -> None:
-    seen: list[int] = []
+def test_callbacks_see_every_frame_once_and_as_their_own(endless: Voice) -> None:
+    seen: list[Tensor] = []
     engine = Engine(endless, pool_rows=300)
-    results = engine.generate_batch(
-        prompts(2), sampling=GREEDY, max_frames=5, on_frame=lambda request: seen.append(request.order)
-    )
-    assert sorted(seen) == [0] * 5 + [1] * 5
+
+    def keep(frame: Tensor) -> None:
+        seen.append(frame.clone())
+        frame.zero_()
+        if len(seen) == 3:
+            engine.generate(prompts(3)[2], sampling=GREEDY, max_frames=4)  # another consumer steps the engine
+
+    results = engine.generate_batch(prompts(2), sampling=GREEDY, max_frames=5, on_frame=keep)
+    expected = sorted(row.tolist() for result in results for row in result.rows)
+    assert sorted(frame.tolist() for frame in seen) == expected
     assert all(result.first_frame_seconds is not None for result in results)
+    for prompt, result in zip(prompts(2), results, strict=True):
+        assert torch.equal(result.rows, undisturbed(endless, prompt, GREEDY, frames=5))
+
+
+def test_streams_that_take_turns_lose_no_frame(endless: Voice) -> None:
+    batch = prompts(2)
+    engine = Engine(endless, pool_rows=300)
+    streams = [engine.stream(p, sampling=SEEDED, seed=i, max_frames=8) for i, p in enumerate(batch)]
+    made: list[list[Tensor]] = [[], []]
+    for pair in zip_longest(*streams):
+        for frames, frame in zip(made, pair, strict=True):
+            frames.append(frame.clone())
+            frame.zero_()
+    for i, frames in enumerate(made):
+        assert torch.equal(torch.stack(frames), undisturbed(endless, batch[i], SEEDED, seed=i, frames=8))
+
+
+def test_a_stream_refuses_a_bad_prompt_at_once(endless: Voice) -> None:
+    with pytest.raises(VoxradixError):
+        Engine(endless, pool_rows=100).stream(torch.zeros(0, 13, dtype=torch.int64))
 
 
 def test_an_error_in_a_callback_leaves_no_request_behind(endless: Voice) -> None:
     engine = Engine(endless, pool_rows=300)
 
-    def fail(request: Request) -> None:
+    def fail(frame: Tensor) -> None:
         raise KeyError("caller")
 
     with pytest.raises(KeyError):
@@ -396,6 +514,13 @@ def test_a_request_that_can_never_fit_is_refused_with_both_numbers(endless: Voic
         (torch.zeros(3, 13), {}, "must be integers"),
         (torch.zeros(3, 13, dtype=torch.int64), {"max_frames": 0}, "max_frames is 0"),
         (torch.zeros(3, 13, dtype=torch.int64), {"seed": 2**63}, "64-bit"),
+        (torch.zeros(3, 13, dtype=torch.int64), {"seed": 1.5}, "seed is 1.5; it must be a whole number"),
+        (torch.zeros(3, 13, dtype=torch.int64), {"max_frames": 2.5}, "max_frames is 2.5"),
+        (torch.zeros(3, 13, dtype=torch.int64), {"sampling": 3}, "must be a Sampling"),
+        (torch.zeros(3, 13, dtype=torch.bool), {}, "must be integers"),
+        (None, {}, "neither text nor rows"),
+        ([[1, 2], [3]], {}, "neither text nor rows"),
+        ([[2**70] * 13], {}, "neither text nor rows"),
         ("hello", {}, "no tokenizer.json"),
     ],
 )

@@ -165,6 +165,7 @@ def test_a_full_vocabulary_stop_head_reads_the_two_ids_of_the_text_table(tmp_pat
         checkpoints.Sizes(codebooks=5, codes=10, layers=1),
         checkpoints.Sizes(codebooks=16, local_layers=2, heads=6, kv_heads=2, head_dim=16),
         checkpoints.Sizes(hidden=48, heads=3, kv_heads=1, inner=100, local_inner=52, local_heads=2),
+        checkpoints.Sizes(hidden=50, heads=5, kv_heads=1, head_dim=10, inner=33, local_inner=9, local_heads=5),
     ],
 )
 def test_other_sizes_keep_one_seed_one_waveform(sizes: checkpoints.Sizes, tmp_path: Path) -> None:
@@ -194,7 +195,7 @@ def damaged(checkpoint: Path, **changes: object) -> Path:
         ({"model_type": "qwen3"}, "model_type is 'qwen3'; this model family needs 'moss_tts_local'"),
         ({"n_vq": None}, "has no field n_vq"),
         ({"n_vq": "12"}, "n_vq is '12'; it must be of type int"),
-        ({"n_vq": 0}, "n_vq is 0; it must be at least 1"),
+        ({"n_vq": 0}, "n_vq is 0; it must lie in 1"),
         ({"qwen3_config": None}, "no section language_config or qwen3_config"),
         ({"qwen3_config__rope_theta": None}, "no section rope_parameters"),
         ({"qwen3_config__num_key_value_heads": 3}, "4 heads do not share 3 KV heads"),
@@ -202,6 +203,11 @@ def damaged(checkpoint: Path, **changes: object) -> Path:
         ({"gpt2_config__n_embd": 32}, "n_embd is 32 and hidden_size 64"),
         ({"gpt2_config__position_embedding_type": "learned"}, "position_embedding_type is 'learned'"),
         ({"audio_end_token_id": 4000}, "the audio_end id is 4000"),
+        ({"audio_end_token_id": -1}, "audio_end_token_id is -1; it must lie in 0"),
+        ({"n_vq": 10**12}, "n_vq is 1000000000000; it must lie in 1"),
+        ({"qwen3_config__rms_norm_eps": 0}, "rms_norm_eps is 0; it must lie in"),
+        ({"qwen3_config__rope_theta": 10**400}, "rope_theta is 1000"),
+        ({"gpt2_config__rope_base": float("nan")}, "rope_base is nan"),
         ({"audio_pad_code": 3}, "audio_pad_code is 3"),
         ({"local_text_head_mode": "other"}, "local_text_head_mode is 'other'"),
     ],

@@ -75,6 +75,13 @@ def test_top_p_works_on_what_top_k_left() -> None:
     assert possible(logits, Draw(top_k=2, top_p=0.58)) == {0, 1}
 
 
+def test_extreme_settings_and_logits_still_take_the_most_likely_value() -> None:
+    for draw in (Draw(temperature=1e-6), Draw(top_p=1e-6)):
+        assert possible([1.0, 3.0, 2.0], draw) == {1}
+    assert possible([3e38, 1e38, -3e38], Draw(temperature=0.5)) == {0}
+    assert possible([-math.inf, 0.0, -math.inf], Draw()) == {1}
+
+
 def test_temperature_comes_before_top_p() -> None:
     logits = [2.0, 1.0, 0.0]
     assert possible(logits, Draw(temperature=0.25, top_p=0.9)) == {0}
@@ -119,11 +126,15 @@ def test_the_repetition_penalty_divides_above_zero_and_multiplies_below() -> Non
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Sampling(codes=Draw(temperature=-1.0)), "codes temperature is -1.0"),
-        (lambda: Sampling(codes=Draw(temperature=math.nan)), "codes temperature is nan"),
-        (lambda: Sampling(stop=Draw(top_p=0.0)), "stop top_p is 0.0; it must be above 0.0 and at most 1.0"),
-        (lambda: Sampling(stop=Draw(top_p=1.5)), "stop top_p is 1.5"),
-        (lambda: Sampling(codes=Draw(top_k=-1)), "codes top_k is -1"),
+        (lambda: Draw(temperature=-1.0), "temperature is -1.0"),
+        (lambda: Draw(temperature=1e-50), "temperature is 1e-50"),
+        (lambda: Draw(temperature=math.nan), "temperature is nan"),
+        (lambda: Draw(temperature="hot"), "temperature is 'hot'"),  # type: ignore[arg-type]
+        (lambda: Draw(top_p=0.0), "top_p is 0.0; it must be a number from 1e-06 to 1.0"),
+        (lambda: Draw(top_p=1.5), "top_p is 1.5"),
+        (lambda: Draw(top_k=-1), "top_k is -1"),
+        (lambda: Draw(top_k=2.5), "top_k is 2.5; it must be a whole number"),  # type: ignore[arg-type]
+        (lambda: Sampling(codes=1.0), "codes is 1.0; it must be a Draw"),  # type: ignore[arg-type]
         (lambda: Sampling(repetition_penalty=0.0), "repetition penalty is 0.0"),
         (lambda: Sampling(repetition_penalty=math.inf), "repetition penalty is inf"),
     ],

@@ -14,9 +14,9 @@ def read_json(path: Path) -> dict[str, object]:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise VoxradixError(f"{path} does not exist; the directory needs a {path.name}") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeError) as error:
         raise VoxradixError(f"{path} cannot be read: {error}") from None
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise VoxradixError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise VoxradixError(f"{path} holds a JSON {type(value).__name__}; it must be an object")

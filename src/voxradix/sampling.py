@@ -6,7 +6,7 @@ treats a row by itself: who else is in the batch, or what the cache did, cannot 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,10 +18,13 @@ _MIX_1 = -0x40A7B892E31B1A47  # 0xBF58476D1CE4E5B9
 _MIX_2 = -0x6B2FB644ECCEEE15  # 0x94D049BB133111EB
 
 
-def _require(value: float, name: str, low: float, high: float, *, above_low: bool = False) -> None:
-    if not ((low < value if above_low else low <= value) and value <= high):
-        bracket = "above" if above_low else "from"
-        raise VoxradixError(f"{name} is {value}; it must be {bracket} {low} and at most {high}")
+_LEAST = 1e-6
+"""The smallest temperature above 0, top-p and penalty: what float32 arithmetic on logits can still carry."""
+
+
+def _number(value: object, name: str, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise VoxradixError(f"{name} is {value!r}; it must be a number from {low} to {high}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,15 @@ class Draw:
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range."""
+        if self.temperature != 0:
+            _number(self.temperature, "temperature", _LEAST, 1e6)
+        _number(self.top_p, "top_p", _LEAST, 1.0)
+        _number(self.top_k, "top_k", 0, 2**31 - 1)
+        if not isinstance(self.top_k, int):
+            raise VoxradixError(f"top_k is {self.top_k}; it must be a whole number")
 
     @property
     def greedy(self) -> bool:
@@ -61,19 +73,11 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Refuse values out of range."""
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Draw):
-                _require(value.temperature, f"{field.name} temperature", 0.0, 100.0)
-                _require(value.top_p, f"{field.name} top_p", 0.0, 1.0, above_low=True)
-                _require(value.top_k, f"{field.name} top_k", 0, 2**31 - 1)
-            else:
-                _require(value, "repetition penalty", 0.0, 100.0, above_low=True)
-
-    @property
-    def greedy(self) -> bool:
-        """Whether nothing is drawn at all."""
-        return self.stop.greedy and self.codes.greedy
+        for name in ("stop", "codes"):
+            value = getattr(self, name)
+            if not isinstance(value, Draw):
+                raise VoxradixError(f"sampling: {name} is {value!r}; it must be a Draw")
+        _number(self.repetition_penalty, "repetition penalty", _LEAST, 1e6)
 
 
 GREEDY = Sampling(stop=Draw(temperature=0.0), codes=Draw(temperature=0.0))
@@ -147,10 +151,10 @@ class DrawTable:
         best = logits.argmax(dim=-1)
         if self.widest == 0:
             return best
-        logits = logits / self.temperature
+        logits = (logits - logits.amax(dim=-1, keepdim=True)) / self.temperature
         top = logits.topk(self.widest, dim=-1).values
-        weight = (logits - top[:, :1]).exp().masked_fill(logits < top.gather(1, self.top_k - 1), 0.0)
-        top_weight = (top - top[:, :1]).exp()
+        weight = logits.exp().masked_fill(logits < top.gather(1, self.top_k - 1), 0.0)
+        top_weight = top.exp()
         before = top_weight.cumsum(dim=-1) - top_weight
         nucleus = before < self.top_p * weight.sum(dim=-1, keepdim=True)
         least = top.masked_fill(~nucleus, float("inf")).amin(dim=-1, keepdim=True)

@@ -75,9 +75,9 @@ class Voice:
     def codec(self) -> Codec:
         """The codec that turns the voice's codes into sound."""
         name = self.settings.get("codec")
-        if not isinstance(name, str):
+        if not isinstance(name, str) or name in ("", ".", "..") or Path(name).name != name or "\0" in name:
             raise VoxradixError(
-                f"{self.directory} names no codec (voice.json, field codec), so its frames cannot be made sound"
+                f"{self.directory} names no codec directory in voice.json, so its frames cannot be made sound"
             )
         codec = load_codec(self.directory / name)
         if codec.codebooks != self.model.config.codebooks:
@@ -99,6 +99,8 @@ class Voice:
         template = self.settings.get("prompt", TEMPLATE)
         if not isinstance(template, list | tuple) or not all(isinstance(part, str) for part in template):
             raise VoxradixError(f"{self.directory / 'voice.json'}: prompt is no list of text segments")
+        if "{text}" not in template:
+            raise VoxradixError(f"{self.directory / 'voice.json'}: prompt has no segment {{text}} of its own")
         return template
 
     def spoken(self, text: str) -> Spoken:
@@ -133,13 +135,12 @@ def load_voice(name: str | Path) -> Voice:
     settings = read_json(directory / "voice.json") if (directory / "voice.json").exists() else {}
     generation = directory / "generation_config.json"
     defaults = read_json(generation) if generation.exists() else {}
-    max_frames = _number(defaults, "max_new_frames", _MAX_FRAMES, generation)
     return Voice(
         name=directory.resolve().name,
         directory=directory,
         model=load(directory),
         sampling=_sampling(defaults, generation),
-        max_frames=int(max_frames),
+        max_frames=_whole(defaults, "max_new_frames", _MAX_FRAMES, generation),
         settings=settings,
     )
 
@@ -149,17 +150,27 @@ def _sampling(defaults: Mapping[str, object], path: Path) -> Sampling:
 
     def draw(prefix: str, default: Draw) -> Draw:
         return Draw(
-            temperature=float(_number(defaults, f"{prefix}_temperature", default.temperature, path)),
-            top_p=float(_number(defaults, f"{prefix}_top_p", default.top_p, path)),
-            top_k=int(_number(defaults, f"{prefix}_top_k", default.top_k, path)),
+            temperature=_number(defaults, f"{prefix}_temperature", default.temperature, path),
+            top_p=_number(defaults, f"{prefix}_top_p", default.top_p, path),
+            top_k=_whole(defaults, f"{prefix}_top_k", default.top_k, path, least=0),
         )
 
     penalty = _number(defaults, "audio_repetition_penalty", card.repetition_penalty, path)
-    return Sampling(draw("text", card.stop), draw("audio", card.codes), float(penalty))
+    try:
+        return Sampling(draw("text", card.stop), draw("audio", card.codes), penalty)
+    except VoxradixError as error:
+        raise VoxradixError(f"{path}: {error}") from None
 
 
 def _number(values: Mapping[str, object], name: str, default: float, path: Path) -> float:
     value = values.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise VoxradixError(f"{path}: {name} is {value!r}; it must be a number")
-    return value
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**53:
+        raise VoxradixError(f"{path}: {name} is {value!r}; it must be a finite number")
+    return float(value)
+
+
+def _whole(values: Mapping[str, object], name: str, default: int, path: Path, least: int = 1) -> int:
+    value = _number(values, name, default, path)
+    if value != int(value) or value < least:
+        raise VoxradixError(f"{path}: {name} is {value:g}; it must be a whole number of at least {least}")
+    return int(value)

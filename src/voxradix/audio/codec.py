@@ -43,6 +43,6 @@ _KINDS: dict[str, Callable[[Path], Codec]] = {"spectral": SpectralCodec.load}
 def load_codec(directory: Path) -> Codec:
     """Load the codec in a directory; its config.json says which ``kind`` it is."""
     kind = read_json(directory / "config.json").get("kind")
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise VoxradixError(f"{directory}: codec kind is {kind!r}; known kinds: {', '.join(_KINDS)}")
-    return _KINDS[str(kind)](directory)
+    return _KINDS[kind](directory)

@@ -43,10 +43,14 @@ def write_file(path: Path, data: bytes) -> None:
 
 def check_writable(path: Path) -> None:
     """Raise `VoxradixError` now if `write_file` could not write ``path`` later."""
-    if path.is_dir():
-        raise VoxradixError(f"{path} is a directory; name a file to write")
-    if not path.parent.is_dir():
-        raise VoxradixError(f"{path} cannot be written: {path.parent} is not a directory")
+    try:
+        if path.is_dir():
+            raise VoxradixError(f"{path} is a directory; name a file to write")
+        if not path.parent.is_dir():
+            raise VoxradixError(f"{path} cannot be written: {path.parent} is not a directory")
+        path.exists()
+    except (OSError, ValueError) as error:
+        raise VoxradixError(f"{path} cannot be written: {error}") from None
     if not os.access(path.parent, os.W_OK):
         raise VoxradixError(f"{path} cannot be written: {path.parent} is not writable")
 

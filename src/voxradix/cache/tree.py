@@ -20,7 +20,7 @@ class Node:
 
     __slots__ = ("children", "keys", "locks", "parent", "queued", "rows", "slots", "used")
 
-    def __init__(self, parent: Node | None, rows: bytes, keys: array[int], slots: array[int], used: int) -> None:
+    def __init__(self, parent: Node | None, rows: bytearray, keys: array[int], slots: array[int], used: int) -> None:
         """A node without children or locks, last used at tick ``used``."""
         self.parent = parent
         self.rows = rows
@@ -62,7 +62,7 @@ class RadixTree:
     def __init__(self, row_bytes: int) -> None:
         """An empty tree over rows of ``row_bytes`` bytes."""
         self.row_bytes = row_bytes
-        self.root = Node(None, b"", array("q"), array("q"), 0)
+        self.root = Node(None, bytearray(), array("q"), array("q"), 0)
         self.rows = 0
         self.locked_rows = 0
         self._ticks = count(1)
@@ -99,7 +99,7 @@ class RadixTree:
             size = self.row_bytes
             tail = Node(
                 node,
-                bytes(chain.rows[known * size : length * size]),
+                chain.rows[known * size : length * size],
                 chain.keys[known:length],
                 array("q", slots[known:length]),
                 node.used,
@@ -172,7 +172,7 @@ class RadixTree:
             assert node.used <= node.parent.used, "a child used after its parent"
             assert node.queued == (id(node) in queued), "a wrong queue mark"
             assert node.children or node.locks or node.queued, "an evictable leaf that is not queued"
-            firsts = [child.rows[: self.row_bytes] for bucket in node.children.values() for child in bucket]
+            firsts = [bytes(child.rows[: self.row_bytes]) for bucket in node.children.values() for child in bucket]
             assert len(firsts) == len(set(firsts)), "two children begin with the same row"
             assert seen.isdisjoint(node.slots), "a slot stands in two places"
             seen.update(node.slots)
@@ -233,11 +233,7 @@ class RadixTree:
         cut = leaf.slots[keep:]
         self.rows -= len(cut)
         if keep:
-            leaf.rows, leaf.keys, leaf.slots = (
-                leaf.rows[: keep * self.row_bytes],
-                leaf.keys[:keep],
-                leaf.slots[:keep],
-            )
+            del leaf.rows[keep * self.row_bytes :], leaf.keys[keep:], leaf.slots[keep:]
             return cut
         parent = leaf.parent
         assert parent is not None

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from voxradix import __version__
+from voxradix.cli.terminal import say
 from voxradix.errors import VoxradixError
 
 app = typer.Typer(
@@ -145,10 +146,10 @@ def main() -> None:
     try:
         status = app(standalone_mode=False)
     except (VoxradixError, typer.TyperException) as error:
-        _say(error.format_message() if isinstance(error, typer.BadParameter) else str(error))
+        say(error.format_message() if isinstance(error, typer.BadParameter) else str(error))
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
-        _say("interrupted")
+        say("interrupted")
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()
@@ -156,9 +157,5 @@ def main() -> None:
     sys.exit(status if isinstance(status, int) else 0)
 
 
-def _say(message: str) -> None:
-    print("voxradix:", " ".join(message.split()), file=sys.stderr)
-
-
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    _say(f"warning: {message}")
+    say(f"warning: {message}")

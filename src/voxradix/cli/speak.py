@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,7 +14,8 @@ from rich.progress import BarColumn, Progress, TextColumn
 from torch import Tensor
 
 from voxradix.audio import check_writable, wav_bytes, write_file
-from voxradix.engine import Engine, Request, Result
+from voxradix.cli.terminal import say
+from voxradix.engine import Engine, Result
 from voxradix.errors import VoxradixError
 from voxradix.models.moss_local import MossLocal
 from voxradix.sampling import Sampling
@@ -38,14 +38,16 @@ def one_line(output: Path) -> Path:
     """The output of a single text, known to be writable."""
     if output != STANDARD_OUTPUT:
         check_writable(output)
+    elif sys.stdout is None:
+        raise VoxradixError("standard output is closed; name a file to write")
     return output
 
 
 def text_lines(path: Path, directory: Path) -> list[Line]:
     """The lines of a text file that are not blank; line 7 goes to ``directory/007.wav``."""
     try:
-        texts = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        texts = path.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, ValueError) as error:
         raise VoxradixError(f"{path} cannot be read as UTF-8 text: {error}") from None
     numbered = [(number, text) for number, text in enumerate(texts, start=1) if text.strip()]
     if not numbered:
@@ -57,7 +59,8 @@ def text_lines(path: Path, directory: Path) -> list[Line]:
     except OSError as error:
         raise VoxradixError(f"{directory} cannot be made a directory: {error.strerror}") from None
     lines = [Line(text, directory / f"{number:03d}.wav") for number, text in numbered]
-    check_writable(lines[0].output)
+    for line in lines:
+        check_writable(line.output)
     return lines
 
 
@@ -114,12 +117,10 @@ def speak_lines(lines: list[Line], voice: Voice, *, sampling: Sampling, seed: in
     audio_seconds = sum(len(sound) for sound in sounds) / codec.sample_rate
     for line, result, sound in zip(lines, results, sounds, strict=True):
         if result.finish == "error":
-            print(f"voxradix: {line.output}: {result.error}", file=sys.stderr)
+            say(f"{line.output}: {result.error}")
             continue
         if result.finish == "length":
-            warnings.warn(
-                f"{line.output}: cut off at {len(result.rows)} frames; --max-frames allows more", stacklevel=2
-            )
+            say(f"warning: {line.output}: cut off at {len(result.rows)} frames; --max-frames allows more")
         _write(line, wav_bytes(sound, codec.sample_rate))
         _report(line, result, len(sound) / codec.sample_rate, seconds / audio_seconds if audio_seconds else 0.0)
     return all(result.finish != "error" for result in results)
@@ -149,7 +150,7 @@ class _Frames:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def advance(self, _: Request) -> None:
+    def advance(self, _: Tensor) -> None:
         self._count += 1
         self._progress.update(self._task, completed=self._count, seconds=self._count / self._rate)
 
@@ -158,7 +159,7 @@ def _prompt(line: Line, voice: Voice) -> Tensor:
     unknown = voice.spoken(line.text).unknown
     if unknown:
         words = ", ".join(dict.fromkeys(unknown))
-        warnings.warn(f"this voice was not trained to say {words}; it is trained for {voice.trained_for}", stacklevel=3)
+        say(f"warning: this voice was not trained to say {words}; it is trained for {voice.trained_for}")
     return voice.prompt(line.text)
 
 

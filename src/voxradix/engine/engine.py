@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -12,18 +13,18 @@ from torch import Tensor
 
 from voxradix.cache import Chain
 from voxradix.engine.request import Finish, Request, Result, State
-from voxradix.engine.runner import NOT_FINITE, StepRunner
+from voxradix.engine.runner import NOT_FINITE, NOT_FINITE_REASON, StepOutput, StepRunner
 from voxradix.engine.scheduler import Occupancy, Scheduler
 from voxradix.errors import VoxradixError
 from voxradix.keys import RowHash, RowPublisher, fastest_hash, pack_rows, row_keys
 from voxradix.sampling import Sampling
 from voxradix.voice import Voice, load_voice
 
-Prompt = str | Tensor
-"""Text for the voice's own prompt builder, or prompt rows int [T, C]."""
+Prompt = str | Tensor | Sequence[Sequence[int]]
+"""Text for the voice's own prompt builder, or prompt rows int [T, C] as a tensor, an array or lists."""
 
-FrameCallback = Callable[[Request], None]
-"""Called with a request after each frame it gained; the frame is ``request.frames[-1]``."""
+FrameCallback = Callable[[Tensor], None]
+"""Called with each frame, int64 [C], when it is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class Engine:
                 function is safe.
         """
         for name, value in (("pool_rows", pool_rows), ("max_batch", max_batch), ("chunk_rows", chunk_rows)):
-            if value < 1:
+            if _whole(name, value) < 1:
                 raise VoxradixError(f"{name} is {value}; it must be at least 1")
         self.voice = voice if isinstance(voice, Voice) else load_voice(voice)
         model = self.voice.model
@@ -111,38 +112,57 @@ class Engine:
         Raises:
             VoxradixError: When the prompt or a value cannot be used, or the request can never fit.
         """
-        request = self._request(prompt, sampling or self.voice.sampling, seed, max_frames)
+        request = self._request(prompt, sampling, seed, max_frames)
         self._scheduler.add(request)
         return request
 
     def step(self) -> StepReport | None:
-        """Advance every active request by a chunk or a frame; None when there is nothing to do."""
+        """Advance every active request by a chunk or a frame; None when there is nothing to do.
+
+        Should anything break the step off, a key press included, the requests it served end with an error.
+        """
         plan = self._scheduler.plan()
         if not plan:
             return None
-        output = self._runner.run(plan)
+        try:
+            return self._resolve(self._runner.run(plan))
+        except BaseException as error:
+            for request in [*(chunk.request for chunk in plan.prefill), *plan.decode]:
+                if request.state is not State.FINISHED:
+                    self._scheduler.finish(request, Finish.ERROR, f"the step was broken off by {type(error).__name__}")
+            raise
+
+    @torch.inference_mode(False)
+    def _resolve(self, output: StepOutput) -> StepReport:
+        """Take a step's output over: end what failed, offer what was written, append what was made."""
+        rows, next_ids = output.rows.clone(), output.next_ids.clone()  # ordinary tensors: callers keep them
         gained: list[Request] = []
         finished: list[Request] = []
+
+        def end(request: Request, finish: Finish, error: str | None = None) -> None:
+            self._scheduler.finish(request, finish, error)
+            finished.append(request)
+
         for request, reason in output.failures.items():
-            self._end(request, Finish.ERROR, finished, reason)
-        ids: list[int] = output.next_ids.tolist()
-        outside = {request: key for request, key in zip(output.requests, ids, strict=True) if self._outside(key)}
-        for request, key in outside.items():
-            self._end(request, Finish.ERROR, finished, self._outside_reason(key))
-        for request, rows in output.written.items():
-            if request not in outside:
-                self._scheduler.wrote(request, rows)
-        for index, (request, key) in enumerate(zip(output.requests, ids, strict=True)):
-            if request in outside:
+            end(request, Finish.ERROR, reason)
+        published = dict(zip(output.requests, next_ids.tolist(), strict=True))
+        for request, written in output.written.items():
+            key = published.get(request, 0)
+            if 0 <= key < self._layout.bounds[0]:
+                self._scheduler.wrote(request, written)
+            else:
+                end(request, Finish.ERROR, _outside(key))
+        for index, (request, key) in enumerate(published.items()):
+            if request.state is State.FINISHED:
                 continue
             if key == self._layout.end_key:
-                self._end(request, Finish.AUDIO_END, finished)
+                end(request, Finish.AUDIO_END)
                 continue
-            request.append(output.rows[index], output.packed[index].numpy().tobytes(), key)
+            request.append(rows[index], output.packed[index].numpy().tobytes(), key)
             gained.append(request)
-            if len(request.frames) == request.max_frames:
-                self._end(request, Finish.LENGTH, finished)
-        return StepReport(tuple(output.requests), output.next_ids, tuple(gained), tuple(finished))
+            if len(request.frames) >= request.max_frames:
+                end(request, Finish.LENGTH)
+        return StepReport(tuple(output.requests), next_ids, tuple(gained), tuple(finished))
 
     def abort(self, request: Request) -> None:
         """End a request now, keeping its frames so far; its slots are free before the next step."""
@@ -151,15 +171,16 @@ class Engine:
 
     def run(self, requests: Sequence[Request], on_frame: FrameCallback | None = None) -> list[Result]:
         """Step until all of ``requests`` have ended. Should the caller break off, they are aborted."""
-        ours = set(requests)
+        told = dict.fromkeys(requests, 0)
         try:
             while any(request.state is not State.FINISHED for request in requests):
-                report = self.step()
-                assert report is not None, "an unfinished request that no step serves"
-                if on_frame is not None:
-                    for request in report.gained:
-                        if request in ours:
-                            on_frame(request)
+                self.step()
+                if on_frame is None:
+                    continue
+                for request in requests:
+                    while told[request] < len(request.frames):
+                        told[request] += 1
+                        on_frame(request.frames[told[request] - 1].clone())
         finally:
             for request in requests:
                 self.abort(request)
@@ -175,8 +196,7 @@ class Engine:
         on_frame: FrameCallback | None = None,
     ) -> Result:
         """Generate the rows that follow one prompt (see `submit`)."""
-        request = self.submit(prompt, sampling=sampling, seed=seed, max_frames=max_frames)
-        return self.run([request], on_frame)[0]
+        return self.generate_batch([prompt], sampling=sampling, seed=seed, max_frames=max_frames, on_frame=on_frame)[0]
 
     def generate_batch(
         self,
@@ -188,8 +208,7 @@ class Engine:
         on_frame: FrameCallback | None = None,
     ) -> list[Result]:
         """Generate for many prompts together, each as `generate` would alone. None runs if one is refused."""
-        chosen = sampling or self.voice.sampling
-        requests = [self._request(prompt, chosen, seed, max_frames) for prompt in prompts]
+        requests = [self._request(prompt, sampling, seed, max_frames) for prompt in prompts]
         for request in requests:
             self._scheduler.add(request)
         return self.run(requests, on_frame)
@@ -202,18 +221,23 @@ class Engine:
         seed: int = 0,
         max_frames: int | None = None,
     ) -> Iterator[Tensor]:
-        """Yield each frame (int64 [C]) as it is made. Leaving the loop aborts the request.
+        """Submit a prompt and yield each frame (int64 [C]) as it is made. Leaving the loop aborts the request.
 
         Raises:
+            VoxradixError: At once, as `submit` does.
             RuntimeError: When the request ends in an error, after the frames made before it.
         """
-        request = self.submit(prompt, sampling=sampling, seed=seed, max_frames=max_frames)
+        return self._frames_of(self.submit(prompt, sampling=sampling, seed=seed, max_frames=max_frames))
+
+    def _frames_of(self, request: Request) -> Iterator[Tensor]:
         told = 0
         try:
-            while request.state is not State.FINISHED:
-                self.step()
-                yield from request.frames[told:]
-                told = len(request.frames)
+            while told < len(request.frames) or request.state is not State.FINISHED:
+                if told == len(request.frames):  # another consumer may have stepped meanwhile
+                    self.step()
+                    continue
+                told += 1
+                yield request.frames[told - 1].clone()
         finally:
             self.abort(request)
         if request.finish is Finish.ERROR:
@@ -232,46 +256,66 @@ class Engine:
         """Raise `AssertionError` if a row of the pool is lost or owned twice. Visits every row: for tests."""
         self._scheduler.check()
 
-    def _request(self, prompt: Prompt, sampling: Sampling, seed: int, max_frames: int | None) -> Request:
-        rows = self.voice.prompt(prompt) if isinstance(prompt, str) else torch.as_tensor(prompt)
+    @torch.inference_mode(False)
+    def _request(self, prompt: Prompt, sampling: Sampling | None, seed: int, max_frames: int | None) -> Request:
+        rows = self.voice.prompt(prompt) if isinstance(prompt, str) else _own_rows(prompt)
         self._layout.check(rows)
-        rows = rows.to("cpu", torch.int64)
-        budget = self.voice.max_frames if max_frames is None else max_frames
-        self._check_fit(rows.shape[0], budget)
+        sampling = self.voice.sampling if sampling is None else sampling
+        if not isinstance(sampling, Sampling):
+            raise VoxradixError(f"sampling is {sampling!r}; it must be a Sampling")
+        seed = _whole("seed", seed)
         if not -(2**63) <= seed < 2**63:
             raise VoxradixError(f"seed is {seed}; it must be a 64-bit integer")
+        budget = self._budget(rows.shape[0], max_frames)
         chain = Chain(self._row_bytes)
-        keys = row_keys(rows, self._layout, row_hash=self._row_hash)
+        keys = row_keys(rows.clone(), self._layout, row_hash=self._row_hash)
         chain.extend(pack_rows(rows, self._layout).numpy().tobytes(), keys.tolist())
         request = Request(next(self._orders), rows, sampling, seed, budget, chain)
         if sampling.repetition_penalty != 1.0:
             request.seen = torch.zeros(self._layout.codebooks, self.voice.model.config.codebook_size, dtype=torch.bool)
         return request
 
-    def _check_fit(self, prompt_rows: int, budget: int) -> None:
+    def _budget(self, prompt_rows: int, max_frames: int | None) -> int:
+        """The frames a request may have; `VoxradixError` when it can never fit."""
         if prompt_rows < 1:
             raise VoxradixError("the prompt has no rows; it needs at least one")
+        if max_frames is None:
+            budget = max(min(self.voice.max_frames, self._positions - prompt_rows), 1)
+        else:
+            budget = _whole("max_frames", max_frames)
         if budget < 1:
             raise VoxradixError(f"max_frames is {budget}; it must be at least 1")
         needed = prompt_rows + budget
-        for limit, what in (
-            (self.pool_rows, "the pool holds"),
-            (self._positions, "the model's positions end at"),
-        ):
+        for limit, what in ((self.pool_rows, "the pool holds"), (self._positions, "the model's positions end at")):
             if needed > limit:
                 raise VoxradixError(
                     f"the request needs {needed} rows ({prompt_rows} of prompt and {budget} frames) but {what} "
                     f"{limit}; shorten the text, lower max_frames or raise that limit"
                 )
+        return budget
 
-    def _outside(self, key: int) -> bool:
-        return not 0 <= key < self._layout.bounds[0]
 
-    def _outside_reason(self, key: int) -> str:
-        if key == NOT_FINITE:
-            return "the model's output was not finite"
-        return f"the step published id {key}, outside the vocabulary of {self._layout.bounds[0]}"
+def _whole(name: str, value: object) -> int:
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise VoxradixError(f"{name} is {value!r}; it must be a whole number") from None
 
-    def _end(self, request: Request, finish: Finish, finished: list[Request], error: str | None = None) -> None:
-        self._scheduler.finish(request, finish, error)
-        finished.append(request)
+
+def _own_rows(prompt: object) -> Tensor:
+    """The caller's rows as a tensor of the engine's own, on the CPU."""
+    try:
+        rows = torch.as_tensor(prompt)
+        if rows.dtype is torch.bool or rows.is_floating_point() or rows.is_complex():
+            raise VoxradixError(f"prompt rows have dtype {rows.dtype}; they must be integers")
+        return rows.to("cpu", torch.int64, copy=True)
+    except VoxradixError:
+        raise
+    except Exception as error:  # whatever the conversion raises, the prompt is at fault
+        raise VoxradixError(f"the prompt is neither text nor rows of integers [T, C]: {error}") from None
+
+
+def _outside(key: int) -> str:
+    if key == NOT_FINITE:
+        return NOT_FINITE_REASON
+    return f"the step published id {key}, outside the vocabulary"

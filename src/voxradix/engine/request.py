@@ -41,7 +41,7 @@ class Result:
         error: What went wrong, for "error".
         prompt_rows: Rows of the prompt.
         reused_rows: Prompt rows found in the cache when the request was first admitted.
-        recomputed_rows: Rows computed a second time after retractions.
+        recomputed_rows: Rows that had been written, were lost to a retraction, and were computed again.
         retractions: How often the request gave its slots back.
         first_frame_seconds: From submission to the first frame; None without one.
         seconds: From submission to the end.
@@ -68,7 +68,8 @@ class Request:
     """A prompt, how to go on from it, and how far it has come.
 
     ``chain`` holds all rows known so far, prompt and generated. The first ``written`` of them have keys and
-    values in ``slots``; the first ``shared`` of those slots belong to the tree, which ``node`` locks.
+    values in ``slots``; the first ``shared`` of those slots belong to the tree, which ``node`` locks. All of it is
+    the engine's own: callers read it, and take copies of rows.
     """
 
     order: int
@@ -109,12 +110,12 @@ class Request:
 
     def append(self, row: Tensor, packed: bytes, key: int) -> None:
         """Take a generated row (int64 [C]) with its packed form and key."""
-        if self.first_frame is None:
-            self.first_frame = perf_counter()
-        self.frames.append(row)
-        self.chain.extend(packed, (key,))
         if self.seen is not None:
             self.seen[torch.arange(row.shape[0] - 1), row[1:]] = True
+        if self.first_frame is None:
+            self.first_frame = perf_counter()
+        self.chain.extend(packed, (key,))
+        self.frames.append(row.clone())
 
     def result(self) -> Result:
         """The result of a finished request."""

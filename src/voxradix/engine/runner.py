@@ -17,6 +17,8 @@ from voxradix.sampling import DrawTable, penalise, uniforms
 NOT_FINITE = -1
 """The id published for a row whose hidden state or logits were not finite: outside every vocabulary."""
 
+NOT_FINITE_REASON = "the model's output was not finite"
+
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:
@@ -55,7 +57,8 @@ class BatchChooser:
         if any(r.seen is not None for r in batch):
             blank = torch.zeros(layout.codebooks, model.config.codebook_size, dtype=torch.bool)
             self._seen = torch.stack([blank if r.seen is None else r.seen for r in batch]).to(device)
-            self._penalty = torch.tensor([[r.sampling.repetition_penalty] for r in batch], device=device)
+            penalties = [[r.sampling.repetition_penalty] for r in batch]
+            self._penalty = torch.tensor(penalties, dtype=torch.float32, device=device)
 
     def stop(self, logits: Tensor) -> Tensor:
         """Stop decisions from float32 [R, 2]: draw 0 of the frame."""
@@ -77,12 +80,16 @@ class StepRunner:
         self._kv = model.kv_store(slots)
         self._publish = publish
 
-    @torch.inference_mode()
     def run(self, plan: Plan) -> StepOutput:
         """Run one step. A computation that fails is reported for the requests it served, and for no other."""
+        with torch.inference_mode(), torch.autocast(self._model.device.type, enabled=False):
+            return self._run(plan)
+
+    def _run(self, plan: Plan) -> StepOutput:
         failures: dict[Request, str] = {}
         written: dict[Request, int] = {}
         ready: list[tuple[Request, Tensor]] = []
+        finite: list[tuple[Request, Tensor]] = []
         for chunk in plan.prefill:
             try:
                 hidden = self._prefill(chunk)
@@ -90,8 +97,9 @@ class StepRunner:
                 failures[chunk.request] = _reason(error)
                 continue
             written[chunk.request] = chunk.end
+            finite.append((chunk.request, hidden.isfinite().all()))
             if chunk.final:
-                ready.append((chunk.request, hidden))
+                ready.append((chunk.request, hidden[-1:]))
         if plan.decode:
             try:
                 hidden = self._advance(plan.decode)
@@ -107,18 +115,15 @@ class StepRunner:
             failures.update((request, _reason(error)) for request in requests)
             requests = []
             rows, packed, next_ids = self._frames([], [])
+        failures.update((request, NOT_FINITE_REASON) for request, whole in finite if not whole)
         served = {request: count for request, count in written.items() if request not in failures}
         return StepOutput(requests, rows, packed, next_ids, served, failures)
 
     def _prefill(self, chunk: Chunk) -> Tensor:
-        """Write a chunk's rows; the hidden state of its last row, float32 [1, hidden].
-
-        A row whose keys or values are not finite makes every later row of its sequence NaN, so the id published
-        after the last chunk tells of any of them.
-        """
+        """Write a chunk's rows; their hidden states, float32 [T, hidden]."""
         rows = chunk.request.rows_between(chunk.start, chunk.end)
         positions = torch.arange(chunk.start, chunk.end)[None]
-        return self._forward(rows, positions, [chunk.request.slots[: chunk.end]])[-1:]
+        return self._forward(rows, positions, [chunk.request.slots[: chunk.end]])
 
     def _advance(self, requests: list[Request]) -> Tensor:
         """Write the newest row of each request; its hidden state, float32 [B, hidden]."""
@@ -162,4 +167,4 @@ class StepRunner:
 
 
 def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -106,7 +106,7 @@ class Scheduler:
         """End a request. Only one that ended well leaves its rows in the tree."""
         if request.state is State.WAITING:
             self.waiting.remove(request)
-        elif request.state is not State.FINISHED:
+        else:
             if finish in (Finish.AUDIO_END, Finish.LENGTH):
                 self._store(request)
             self._release(request)
@@ -125,7 +125,7 @@ class Scheduler:
         assert now.free + now.cached + now.held == self.pool.size, f"{now} of {self.pool.size} slots"
         owned = [slot for node in self.tree.nodes() for slot in node.slots]
         for request in self.active:
-            assert request.written <= len(request.slots) <= request.rows, "slots beyond the known rows"
+            assert len(request.slots) in (request.written, request.rows), "slots without written rows"
             if request.node is not None:
                 assert request.slots[: request.shared] == list(self.tree.path(request.node)), "shared slots differ"
             owned += request.slots[request.shared :]
@@ -135,10 +135,11 @@ class Scheduler:
         """A slot for the newest row of every running request, oldest first; the newest make room."""
         placed: list[Request] = []
         for request in [r for r in self.active if r.state is State.RUNNING]:
-            while request in self.active and not self._make_room(1):
+            missing = request.rows - len(request.slots)  # 1, or 0 after a step that was interrupted
+            while request in self.active and not self._make_room(missing):
                 self.retract(self.active[-1])
             if request in self.active:
-                request.slots += self.pool.take(1)
+                request.slots += self.pool.take(missing)
                 placed.append(request)
         return placed
 

@@ -9,14 +9,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from voxradix.models.moss_local.config import BackboneConfig
-from voxradix.models.moss_local.linear import padded
+from voxradix.models.moss_local.linear import LANES, padded, widened
 
 BLOCK = 64
 """Keys are taken in blocks of this many; a context is padded to whole blocks."""
 
 
 class KVStore:
-    """Keys and values of every slot and layer, float32 [layers, kv_heads, slots + 2, head_dim] each.
+    """Keys and values of every slot and layer, float32 [layers, kv_heads, slots + 2, head_dim widened] each.
 
     Two slots lie beyond the pool: ``null`` is never written and stands where a context is padded, ``waste``
     takes what padding rows write.
@@ -24,9 +24,10 @@ class KVStore:
 
     def __init__(self, config: BackboneConfig, slots: int, device: torch.device) -> None:
         """A store of zeros."""
-        shape = (config.layers, config.kv_heads, slots + 2, config.head_dim)
-        self.keys = torch.zeros(shape, device=device)
-        self.values = torch.zeros(shape, device=device)
+        width = -(-config.head_dim // LANES) * LANES
+        shape = (config.layers, config.kv_heads, slots + 2, width)
+        self.keys = torch.zeros(shape, dtype=torch.float32, device=device)
+        self.values = torch.zeros(shape, dtype=torch.float32, device=device)
         self.null = slots
         self.waste = slots + 1
 
@@ -58,7 +59,7 @@ class Placement:
         keys = torch.arange(context, device=self.context.device).view(1, -1, 1, BLOCK)
         rows = self.positions.repeat_interleave(queries_a_head, dim=1)
         rows = F.pad(rows, (0, padded(rows.shape[1]) - rows.shape[1])).view(sequences, 1, -1, 1)
-        return torch.zeros((), device=keys.device).masked_fill(keys > rows, float("-inf"))
+        return torch.zeros((), dtype=torch.float32, device=keys.device).masked_fill(keys > rows, float("-inf"))
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, placement: Placement, mask: Tensor) -> Tensor:
@@ -69,7 +70,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, placement: Placement, ma
 
     Args:
         query: float32 [S * T, heads, head_dim], rotated and scaled.
-        keys: One layer's keys, float32 [kv_heads, slots, head_dim]; values likewise.
+        keys: One layer's keys, float32 [kv_heads, slots, head_dim widened]; values likewise.
         values: One layer's values.
         placement: Where the rows stand.
         mask: ``placement.mask(heads // kv_heads)``.
@@ -87,7 +88,8 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, placement: Placement, ma
     value_blocks = values.index_select(1, slots).view(kv_heads * sequences * blocks, BLOCK, width)
 
     # [S, T, kv, G, D] -> [kv, S, 1, T * G (padded), D]: the queries that share a KV head are rows of one product
-    rows = query.view(sequences, length, kv_heads, group, width).permute(2, 0, 1, 3, 4)
+    head_dim = query.shape[2]
+    rows = widened(query).view(sequences, length, kv_heads, group, width).permute(2, 0, 1, 3, 4)
     rows = rows.reshape(kv_heads, sequences, 1, used, width)
     rows = F.pad(rows, (0, 0, 0, padded(used) - used))
     tiles = rows.expand(-1, -1, blocks, -1, -1).reshape(kv_heads * sequences * blocks, -1, width)
@@ -99,5 +101,5 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, placement: Placement, ma
     total, norm = parts[:, :, 0], sums[:, :, 0]
     for block in range(1, blocks):
         total, norm = total + parts[:, :, block], norm + sums[:, :, block]
-    mixed = (total / norm)[:, :, :used].view(kv_heads, sequences, length, group, width)
+    mixed = (total / norm)[:, :, :used].view(kv_heads, sequences, length, group, width)[..., :head_dim]
     return mixed.permute(1, 2, 0, 3, 4).reshape(sequences * length, -1)

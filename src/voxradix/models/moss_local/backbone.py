@@ -9,7 +9,7 @@ from torch import Tensor
 
 from voxradix.models.moss_local.attention import KVStore, Placement, attend
 from voxradix.models.moss_local.config import BackboneConfig
-from voxradix.models.moss_local.linear import Linear
+from voxradix.models.moss_local.linear import Linear, widened
 from voxradix.models.moss_local.weights import Weights
 
 
@@ -96,8 +96,8 @@ class _Layer:
         query = rotation.half_split(self._query_norm(query)) * width**-0.5
         key = rotation.half_split(self._key_norm(key))
         keys, values = kv.keys[self._index], kv.values[self._index]
-        keys.index_copy_(1, place.slots, key.transpose(0, 1))
-        values.index_copy_(1, place.slots, value.transpose(0, 1))
+        keys.index_copy_(1, place.slots, widened(key).transpose(0, 1))
+        values.index_copy_(1, place.slots, widened(value).transpose(0, 1))
         x = x + self._out(attend(query, keys, values, place, mask))
         gate, up = self._gate_up(self._mlp_norm(x)).chunk(2, dim=-1)
         return x + self._down(silu(gate) * up)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from voxradix.errors import VoxradixError
 from voxradix.files import read_json
 from voxradix.rows import RowLayout
 
-T = TypeVar("T", int, float, str)
+_MOST = 2**20
+"""The largest size or id taken for real: more would be a mistake that asks for all memory."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class MossLocalConfig:
 
     @property
     def layout(self) -> RowLayout:
-        """The rows of this checkpoint. Keys stay below its lowest special id."""
+        """The rows of this checkpoint. Keys fold into the wider band beside its special ids, below or above."""
         special = (
             self.pad_id,
             self.im_start_id,
@@ -77,11 +77,13 @@ class MossLocalConfig:
             self.user_slot_id,
             self.assistant_slot_id,
         )
-        code_bound = max(self.codebook_size, self.pad_code + 1)
+        vocab, first, after = self.backbone.vocab, min(special), max(special) + 1
+        offset, space = (0, first) if first >= vocab - after else (after, vocab)
         return RowLayout(
             name="moss_tts_local",
-            bounds=(self.backbone.vocab, *(code_bound,) * self.codebooks),
-            key_space=min(special),
+            bounds=(vocab, *(self.pad_code + 1,) * self.codebooks),
+            key_space=space,
+            key_offset=offset,
             pad_code=self.pad_code,
             end_id=self.audio_end_id,
             end_key=self.audio_end_id,
@@ -105,20 +107,27 @@ class _Fields:
     def has(self, name: str) -> bool:
         return self._values.get(name) is not None
 
-    def get(self, name: str, kind: type[T], default: T | None = None) -> T:
-        value = self._values.get(name, default)
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            return kind(value)
-        if value is None:
-            raise VoxradixError(f"{self._where} has no field {name}")
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise VoxradixError(f"{self._where}: {name} is {value!r}; it must be of type {kind.__name__}")
-        return value
+    def number(self, name: str, default: int | None = None) -> int:
+        """A whole number from 0 to `_MOST`."""
+        return int(self._between(name, int, 0, _MOST, default))
 
     def positive(self, name: str, default: int | None = None) -> int:
-        value = self.get(name, int, default)
-        if value < 1:
-            raise VoxradixError(f"{self._where}: {name} is {value}; it must be at least 1")
+        """A count from 1 to `_MOST`."""
+        return int(self._between(name, int, 1, _MOST, default))
+
+    def rate(self, name: str) -> float:
+        """A number above 0, finite in float32."""
+        return float(self._between(name, float, 1e-30, 1e30, None))
+
+    def _between(self, name: str, kind: type, low: float, high: float, default: int | None) -> int | float:
+        value = self._values.get(name)
+        value = default if value is None else value
+        if value is None:
+            raise VoxradixError(f"{self._where} has no field {name}")
+        if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
+            raise VoxradixError(f"{self._where}: {name} is {value!r}; it must be of type {kind.__name__}")
+        if not low <= value <= high:
+            raise VoxradixError(f"{self._where}: {name} is {value}; it must lie in {low} .. {high}")
         return value
 
     def only(self, name: str, *allowed: object, default: object) -> object:
@@ -141,15 +150,15 @@ def read_config(directory: Path) -> MossLocalConfig:
         local=_local(local, top),
         codebooks=top.positive("n_vq"),
         codebook_size=top.positive("audio_vocab_size"),
-        pad_code=top.get("audio_pad_code", int, top.get("audio_pad_token_id", int, -1)),
+        pad_code=top.number("audio_pad_code" if top.has("audio_pad_code") else "audio_pad_token_id"),
         binary_stop_head=top.only("local_text_head_mode", "binary", "full_vocab", default="binary") == "binary",
-        pad_id=top.get("pad_token_id", int),
-        im_start_id=top.get("im_start_token_id", int),
-        im_end_id=top.get("im_end_token_id", int),
-        audio_start_id=top.get("audio_start_token_id", int),
-        audio_end_id=top.get("audio_end_token_id", int),
-        user_slot_id=top.get("audio_user_slot_token_id", int),
-        assistant_slot_id=top.get("audio_assistant_slot_token_id", int),
+        pad_id=top.number("pad_token_id"),
+        im_start_id=top.number("im_start_token_id"),
+        im_end_id=top.number("im_end_token_id"),
+        audio_start_id=top.number("audio_start_token_id"),
+        audio_end_id=top.number("audio_end_token_id"),
+        user_slot_id=top.number("audio_user_slot_token_id"),
+        assistant_slot_id=top.number("audio_assistant_slot_token_id"),
     )
     _check(config, str(path))
     return config
@@ -162,11 +171,11 @@ def _backbone(text: _Fields) -> BackboneConfig:
     hidden, heads = text.positive("hidden_size"), text.positive("num_attention_heads")
     if text.has("rope_theta"):
         text.only("rope_scaling", None, default=None)
-        theta = text.get("rope_theta", float)
+        theta = text.rate("rope_theta")
     else:
         rope = text.section("rope_parameters")
         rope.only("rope_type", "default", default="default")
-        theta = rope.get("rope_theta", float)
+        theta = rope.rate("rope_theta")
     return BackboneConfig(
         layers=text.positive("num_hidden_layers"),
         hidden=hidden,
@@ -174,7 +183,7 @@ def _backbone(text: _Fields) -> BackboneConfig:
         heads=heads,
         kv_heads=text.positive("num_key_value_heads", heads),
         head_dim=text.positive("head_dim", hidden // heads),
-        rms_eps=text.get("rms_norm_eps", float),
+        rms_eps=text.rate("rms_norm_eps"),
         rope_theta=theta,
         vocab=text.positive("vocab_size"),
         positions=text.positive("max_position_embeddings"),
@@ -191,8 +200,8 @@ def _local(local: _Fields, top: _Fields) -> LocalConfig:
         hidden=hidden,
         inner=local.positive("n_inner", 4 * hidden),
         heads=local.positive("n_head"),
-        norm_eps=local.get("layer_norm_epsilon", float),
-        rope_base=local.get("rope_base", float),
+        norm_eps=local.rate("layer_norm_epsilon"),
+        rope_base=local.rate("rope_base"),
     )
 
 
@@ -218,5 +227,9 @@ def _check(config: MossLocalConfig, where: str) -> None:
             raise VoxradixError(f"{where}: {message}")
     for name in ("pad", "im_start", "im_end", "audio_start", "audio_end", "user_slot", "assistant_slot"):
         value = getattr(config, f"{name}_id")
-        if not 0 <= value < backbone.vocab:
+        if value >= backbone.vocab:
             raise VoxradixError(f"{where}: the {name} id is {value}; it must lie in 0 .. {backbone.vocab - 1}")
+    try:
+        config.layout  # noqa: B018 - a layout checks itself
+    except VoxradixError as error:
+        raise VoxradixError(f"{where}: its special ids leave no band of text ids free for keys: {error}") from None

@@ -20,7 +20,7 @@ class RowEmbedding:
         hidden, size = config.backbone.hidden, config.codebook_size
         self._text = weights.take("transformer.embed_tokens.weight", config.backbone.vocab, hidden)
         self._size = size
-        zeros = torch.zeros(config.layout.bounds[1] - size, hidden)
+        zeros = torch.zeros(config.layout.bounds[1] - size, hidden, dtype=torch.float32)
         self._codes = [
             torch.cat((weights.take(f"audio_embeddings.{k}.weight", size, hidden), zeros))
             for k in range(config.codebooks)

@@ -14,9 +14,13 @@ from torch import Tensor
 ROWS = 4
 """Every batch of rows is padded to a multiple of this; then `F.linear` and `torch.bmm` treat rows alike."""
 
+LANES = 16
+"""Inner and outer widths of products are padded to a multiple of this with zeros: with other widths a row's bits
+depend on its place in the batch, or on the number of threads."""
+
 _PACK_FROM = 200_000
-"""Weights of at least this many elements are packed: below, oneDNN's dispatch costs more than it saves
-(torch 2.13, two AVX2 cores: equal near 256 x 768, see `voxradix bench linear`)."""
+"""Weights of at least this many elements are packed: below, oneDNN's dispatch costs more than it saves (torch 2.13,
+two AVX2 cores: both take the same time near 256 x 768)."""
 
 
 def padded(rows: int) -> int:
@@ -24,21 +28,32 @@ def padded(rows: int) -> int:
     return -(-rows // ROWS) * ROWS
 
 
+def widened(x: Tensor) -> Tensor:
+    """x [..., K] with zeros up to the next multiple of `LANES` columns."""
+    missing = -x.shape[-1] % LANES
+    return F.pad(x, (0, missing)) if missing else x
+
+
 class Linear:
     """``x @ weight.T + bias`` for x float32 [R, K], R a multiple of `ROWS`, to [R, N]."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         """Keep or pack a weight [N, K]; the choice is made by its shape, once."""
-        self._bias = bias
-        self._packed = _pack(weight)
-        self._weight = weight if self._packed is None else None
+        self._outputs = weight.shape[0]
+        wide = widened(widened(weight).t()).t().contiguous()
+        self._bias = None if bias is None else widened(bias)
+        self._packed = _pack(wide)
+        self._weight = wide if self._packed is None else None
 
     def __call__(self, x: Tensor) -> Tensor:
         """The product."""
+        x = widened(x)
+        product: Tensor
         if self._weight is not None:
-            return F.linear(x, self._weight, self._bias)
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, "none", [], "")
-        return product
+            product = F.linear(x, self._weight, self._bias)
+        else:
+            product = torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, "none", [], "")
+        return product[:, : self._outputs]
 
 
 def _pack(weight: Tensor) -> Tensor | None:

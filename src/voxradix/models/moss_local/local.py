@@ -43,8 +43,8 @@ class _LocalCache:
 
     def __init__(self, rows: int, positions: int, config: LocalConfig, device: torch.device) -> None:
         shape = (rows * config.heads, positions, config.head_dim)
-        self.keys = torch.empty(shape, device=device)
-        self.values = torch.empty(shape, device=device)
+        self.keys = torch.empty(shape, dtype=torch.float32, device=device)
+        self.values = torch.empty(shape, dtype=torch.float32, device=device)
 
 
 class _Block:
@@ -114,15 +114,15 @@ class FrameDecoder:
         x = self._step(hidden, 0, caches)
         stop_logits = self._stop_head(x)
         stop = chooser.stop(stop_logits)
-        total = stop_logits.sum(dim=-1)  # finite only if every logit is
+        traces = (stop_logits * 0.0).sum(dim=-1)  # 0 if every logit is finite, else NaN
         codes: list[Tensor] = []
         for channel, head in enumerate(self._code_heads):
             if channel:
                 x = self._step(self._embedding.code(channel - 1, codes[-1]), channel, caches)
             logits = head(x)
-            total = total + logits.sum(dim=-1)
+            traces = traces + (logits * 0.0).sum(dim=-1)
             codes.append(chooser.code(channel, logits))
-        return Frames(stop == 1, torch.stack(codes, dim=1), total.isfinite())
+        return Frames(stop == 1, torch.stack(codes, dim=1), traces == 0.0)
 
     def _step(self, x: Tensor, position: int, caches: list[_LocalCache]) -> Tensor:
         for block, cache in zip(self._blocks, caches, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,9 @@ TEMPLATE = (
 """The released model's template, segment by segment; each is tokenised alone (its public processor)."""
 
 
+_FIELD = re.compile(r"\{(language|instruction|tokens|quality|sound_event|ambient_sound)\}")
+
+
 @dataclass(frozen=True, slots=True)
 class Details:
     """What a prompt may say beside its text. What is missing or blank is written ``None``.
@@ -54,7 +58,7 @@ class Details:
 
     def filled(self, segment: str) -> str:
         """A template segment with these values in its fields."""
-        return segment.format(**{name: _written(getattr(self, name)) for name in self.__dataclass_fields__})
+        return _FIELD.sub(lambda field: _written(getattr(self, field[1])), segment)
 
 
 def prompt_rows(

@@ -75,7 +75,7 @@ class Weights:
             )
         self._untaken.discard(name)
         self.elements += tensor.numel()
-        return tensor.to(torch.float32)
+        return tensor.to(torch.float32, copy=True)  # its own memory: the file may change or go
 
     def leave(self, *prefixes: str) -> None:
         """Say that tensors with these prefixes are known and not needed (heads tied to an embedding)."""
@@ -92,7 +92,7 @@ class Weights:
             return self._files.enter_context(safe_open(path, framework="pt"))
         except FileNotFoundError:
             raise VoxradixError(f"{path} does not exist") from None
-        except (SafetensorError, OSError) as error:
+        except (SafetensorError, OSError, ValueError) as error:
             raise VoxradixError(f"{path} is not a readable safetensors file: {error}") from None
 
 
@@ -107,7 +107,7 @@ def _files(directory: Path) -> dict[Path, list[str] | None]:
         raise VoxradixError(f"{directory / _INDEX} has no weight_map object")
     files: dict[Path, list[str] | None] = {}
     for name, file in index.items():
-        if not isinstance(file, str) or Path(file).name != file:
+        if not isinstance(file, str) or file in ("", ".", "..") or Path(file).name != file:
             raise VoxradixError(f"{directory / _INDEX}: tensor {name} is said to lie in {file!r}, not a file beside it")
         names = files.setdefault(directory / file, [])
         assert names is not None
