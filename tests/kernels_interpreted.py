@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from voxradix.keys import RowPublisher, kernels, row_hash, row_hash_definition
-from voxradix.layouts import MOSS_DELAY, MOSS_LOCAL, MOSS_NANO
+from voxradix.rows import MOSS_DELAY, MOSS_LOCAL, MOSS_NANO
 
 EDGES = [-(2**63), -(2**31 - 1), -1, 0, 1, 2**31 - 2, 2**31 - 1, 2**63 - 1]
 SHAPES = [(0, 13), (1, 1), (4, 0), (3, 7), (16, 13), (129, 33)]

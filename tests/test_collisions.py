@@ -19,8 +19,7 @@ from voxradix.keys.collisions import (
     forge_folded,
     forge_raw,
 )
-from voxradix.layouts import MOSS_LOCAL
-from voxradix.rows import RowLayout
+from voxradix.rows import MOSS_LOCAL, RowLayout
 
 
 def random_rows(count: int, seed: int = 0) -> Tensor:

@@ -15,8 +15,7 @@ from voxradix import keys
 from voxradix.errors import VoxradixError
 from voxradix.keys import RowPublisher
 from voxradix.keys.publish import publish_rows
-from voxradix.layouts import CSM, HIGGS_V3, LAYOUTS, MOSS_LOCAL
-from voxradix.rows import EndRule, RowLayout
+from voxradix.rows import CSM, HIGGS_V3, LAYOUTS, MOSS_LOCAL, EndRule, RowLayout
 
 needs_triton = pytest.mark.skipif(
     subprocess.run([sys.executable, "-c", "import triton"], capture_output=True).returncode != 0,

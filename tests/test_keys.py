@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,7 @@ from hypothesis import strategies as st
 
 from voxradix import keys
 from voxradix.errors import VoxradixError
-from voxradix.layouts import MOSS_LOCAL
-from voxradix.rows import RowLayout
+from voxradix.rows import MOSS_LOCAL, RowLayout
 
 DATA = Path(__file__).parent / "data" / "keys"
 VECTORS = json.loads((DATA / "row_keys.json").read_text())
@@ -108,3 +109,22 @@ def test_a_layout_refuses_bounds_no_word_can_hold(bounds: tuple[int, ...]) -> No
 def test_a_layout_refuses_a_fold_without_room() -> None:
     with pytest.raises(VoxradixError):
         RowLayout("bad", (5,), key_space=4, key_offset=4, end_key=9, end_id=0)
+
+
+def test_the_keys_need_torch_alone() -> None:
+    """Imported where nothing else this package depends on can be."""
+    blocked = ["safetensors", "tokenizers", "soundfile", "typer", "rich", "matplotlib", "triton"]
+    code = (
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({blocked!r}))\n"
+        "import torch, voxradix.keys as keys\n"
+        "from voxradix.rows import MOSS_LOCAL\n"
+        "rows = torch.tensor([[151656, *range(12)]])\n"
+        "packed = keys.pack_rows(rows, MOSS_LOCAL)\n"
+        "print(keys.seed_keys(rows, end_id=151670).tolist(), keys.unpack_rows(packed, MOSS_LOCAL).tolist())\n"
+        "rest = ('voxradix.engine', 'voxradix.models', 'voxradix.cache')\n"
+        "assert not [name for name in sys.modules if name.startswith(rest)]\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[0] == f"[40976] [[151656, {', '.join(map(str, range(12)))}]]"

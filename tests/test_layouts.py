@@ -8,7 +8,7 @@ from torch import Tensor
 
 from voxradix import keys
 from voxradix.errors import VoxradixError
-from voxradix.layouts import (
+from voxradix.rows import (
     CSM,
     FISH_S2,
     HIGGS_V3,
@@ -20,8 +20,8 @@ from voxradix.layouts import (
     MOSS_TTSD,
     QWEN3_TTS,
     ZONOS2,
+    RowLayout,
 )
-from voxradix.rows import RowLayout
 
 EVERY = pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: str(layout.name))
 

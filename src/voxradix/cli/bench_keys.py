@@ -18,8 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from voxradix.cli.bench import machine
 from voxradix.keys import ShortHash, fold_keys, pack_rows_unchecked, prompt_keys, row_hash
 from voxradix.keys.publish import publish_rows
-from voxradix.layouts import MOSS_LOCAL as LAYOUT
-from voxradix.layouts import SPACE
+from voxradix.rows import MOSS_LOCAL as LAYOUT
+from voxradix.rows import SPACE
 
 _SECONDS = 0.15
 """Time spent on each figure."""

@@ -25,8 +25,7 @@ from voxradix.keys.collisions import (
     forge_folded,
     forge_raw,
 )
-from voxradix.layouts import MOSS_LOCAL
-from voxradix.rows import RowLayout
+from voxradix.rows import MOSS_LOCAL, RowLayout
 from voxradix.text import number_words
 from voxradix.voice import Voice, load_voice
 

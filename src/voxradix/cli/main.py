@@ -95,6 +95,15 @@ def speak(
 
 
 @app.command()
+def verify(device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu") -> None:
+    """Check the row keys' promises on this machine and print a table."""
+    from voxradix.cli.verify import run_verify
+
+    if not run_verify(device):
+        raise typer.Exit(1)
+
+
+@app.command()
 def collisions(
     plots: Annotated[
         Path | None, typer.Option(help="Draw PNG plots into this directory (needs voxradix[lab]).")

@@ -29,6 +29,9 @@ class RowPublisher:
 
     On CUDA with Triton it is one launch, behind the operator ``voxradix::publish_rows``; elsewhere, and for another
     row hash, the same values by torch operations. For layouts whose text id stands first and ends the audio.
+
+    Attributes:
+        fused: Whether it is the one launch.
     """
 
     def __init__(
@@ -57,14 +60,14 @@ class RowPublisher:
         self._continue_id = continue_id
         self._pad_code = layout.pad_code
         self._row_hash = row_hash or fastest_hash(layout, device)
-        self._fused = row_hash is None and torch.device(device).type == "cuda" and _kernels() is not None
+        self.fused = row_hash is None and torch.device(device).type == "cuda" and _kernels() is not None
         self._words = [field.word for field in layout.fields]
         self._shifts = [field.shift for field in layout.fields]
 
     def __call__(self, stop: Tensor, codes: Tensor) -> Published:
         """Publish frames: stop decisions bool [B] and codes int [B, codebooks]; a frame that stops has pads instead."""
         layout = self._layout
-        if self._fused:
+        if self.fused:
             fold = (layout.key_space, layout.key_offset)
             ids = (self._continue_id, layout.end_id, self._pad_code)
             return Published(*publish_rows(stop, codes, self._words, self._shifts, *ids, *fold))

@@ -11,16 +11,13 @@ import torch
 from torch import Tensor
 
 from voxradix.errors import VoxradixError
-from voxradix.rows import RowLayout
+from voxradix.rows import SPACE, RowLayout
 
 MOD = 2**31 - 1
 """The Mersenne prime M31. Every step stays below 2**62, inside a signed 64-bit integer."""
 
 BASE = 1_000_000_007
 """The polynomial's base, a prime below `MOD`."""
-
-SPACE = 151643
-"""``<|endoftext|>`` of MOSS-TTS Local v1.5: the first special id, so the first id a key must stay below."""
 
 RowHash = Callable[[Tensor], Tensor]
 """A raw hash of rows: int [B, C] to int64 [B]."""

@@ -1,4 +1,4 @@
-"""Rows: what the integers of one sequence position mean, column by column."""
+"""A row layout: what the columns of a row mean, and where they lie in the packed row."""
 
 from __future__ import annotations
 

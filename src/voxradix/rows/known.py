@@ -6,7 +6,7 @@ end id is kept; a model without text ids gets the band `SPACE` and the id above 
 
 from __future__ import annotations
 
-from voxradix.rows import EndRule, RowLayout
+from voxradix.rows.layout import EndRule, RowLayout
 
 SPACE = 151643
 """``<|endoftext|>`` of the Qwen vocabularies, the first of their special ids."""

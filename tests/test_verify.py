@@ -1,0 +1,42 @@
+"""The `verify` command: a table of promises, and an exit code that tells when one is broken."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from voxradix.cli import verify
+from voxradix.errors import VoxradixError
+
+
+def test_every_promise_holds_on_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify.run_verify("cpu")
+    out = capsys.readouterr().out
+    assert "FAIL" not in out and out.count("pass") == len(verify.CHECKS) - 1
+    assert "not run" in out, "what needs a GPU says so"
+
+
+def test_a_broken_promise_is_a_failed_row_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def wrong(rows: Tensor) -> Tensor:
+        return torch.zeros_like(rows[:, 0])
+
+    monkeypatch.setattr(verify, "row_hash", wrong)
+    assert not verify.run_verify("cpu")
+    assert "FAIL" in capsys.readouterr().out
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    with pytest.raises(VoxradixError, match="must be cpu or cuda"):
+        verify.run_verify("tpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(VoxradixError, match="finds no CUDA device"):
+            verify.run_verify("cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_every_promise_holds_on_a_gpu() -> None:
+    assert verify.run_verify("cuda")
