@@ -24,7 +24,6 @@ from voxradix.engine.runner import BatchChooser
 from voxradix.errors import VoxradixError
 from voxradix.models.moss_local import MossLocal, Placement, load
 from voxradix.models.moss_local.linear import Linear
-from voxradix.rows import MOSS_LOCAL
 from voxradix.sampling import Draw, DrawTable, Sampling, uniforms
 
 X = torch.randn(4, 4, generator=torch.Generator().manual_seed(0))
@@ -80,6 +79,7 @@ HOST_READS: dict[str, tuple[Callable2, str]] = {
     "allclose": (lambda x, i: x if torch.allclose(x, x * 1) else i, "aten.allclose"),
     "multinomial": (lambda x, i: x.softmax(-1).multinomial(1), "aten.multinomial"),
     "inverse": (lambda x, i: torch.linalg.inv(x + 9 * torch.eye(4, device=x.device)), "_linalg_check_errors"),
+    "to_sparse": (lambda x, i: x.to_sparse(), "aten._to_sparse"),
     "cpu": (lambda x, i: x.cpu() * 2, "Tensor.cpu"),
     "to the host": (lambda x, i: x.to("cpu"), "Tensor.to"),
     "to the host's device": (lambda x, i: x.to(torch.device("cpu")), "Tensor.to"),
@@ -234,6 +234,7 @@ ORDINARY: dict[str, Callable2] = {
     "masked_fill": lambda x, i: x.masked_fill(x > 0, float("nan")),
     "in place": lambda x, i: x.add_(1).mul_(2),
     "out": lambda x, i: torch.add(x, 1, out=torch.empty_like(x)),
+    "lists of results": lambda x, i: (torch._foreach_add([x, x * 2], 1.0), x.unsafe_chunk(2), x.aminmax()),
     "sorts": lambda x, i: (x.topk(2).values, x.sort().indices, x.argmax(-1), x.cumsum(-1)),
     "cat": lambda x, i: torch.cat([torch.stack([row * 2 for row in x]), F.pad(x, (0, 0, 1, 1))]),
     "a static loop": accumulates,
@@ -409,7 +410,12 @@ def test_a_check_refuses_other_inputs_of_another_shape() -> None:
 
 # the engine's own code
 
-ROWS = torch.randint(0, 1000, (4, 13), generator=torch.Generator().manual_seed(1))
+ROWS = checkpoints.prompt(SIZES, 4)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> MossLocal:
+    return load(checkpoints.write(tmp_path_factory.mktemp("capture"), SIZES))
 
 
 def test_the_host_path_of_the_prompt_key_fails_at_its_line() -> None:
@@ -420,15 +426,17 @@ def test_the_host_path_of_the_prompt_key_fails_at_its_line() -> None:
     assert any(f.kind is Kind.STALE and "torch.tensor(keys" in f.where for f in report.findings)
 
 
-def test_the_step_path_of_keys_and_packed_rows_passes() -> None:
+def test_the_step_path_of_keys_and_packed_rows_passes(model: MossLocal) -> None:
+    layout = model.layout
+
     def step(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        packed = keys.pack_rows_unchecked(rows, MOSS_LOCAL)
-        return keys.seed_keys(rows, end_id=151670), packed, keys.unpack_rows(packed, MOSS_LOCAL)
+        packed = keys.pack_rows_unchecked(rows, layout)
+        return keys.seed_keys(rows, end_id=layout.end_id), packed, keys.unpack_rows(packed, layout)
 
     report = check(step, ROWS)
     assert report.ok, str(report)
     assert set(report.passes) == ALL
-    assert check(lambda rows: keys.pack_rows(rows, MOSS_LOCAL), ROWS).ok  # it reads rows on the CPU alone
+    assert check(lambda rows: keys.pack_rows(rows, layout), ROWS).ok  # it reads rows on the CPU alone
 
 
 def test_seeded_draws_pass() -> None:
@@ -439,11 +447,6 @@ def test_seeded_draws_pass() -> None:
     logits = torch.randn(4, 64, generator=torch.Generator().manual_seed(2))
     report = check(table.draw, logits, uniforms(seeds, steps, 1)[:, 0])
     assert report.ok, str(report)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> MossLocal:
-    return load(checkpoints.write(tmp_path_factory.mktemp("capture"), SIZES))
 
 
 def requests(model: MossLocal) -> list[Request]:

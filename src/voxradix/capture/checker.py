@@ -194,10 +194,13 @@ def _unread(seen: _Seen, inputs: Sequence[Tensor]) -> Iterator[Finding]:
 
 def _replayed(recorded: _Seen, tape: Tape, others: Sequence[Tensor], fresh: _Seen) -> Iterator[Finding]:
     """Where a replay on the other inputs and the call on them disagree."""
-    recording = Recording(recorded.inputs, recorded.result, tape.steps(recorded.result))
     try:
         with HostRandom():
-            recording.replay(*others)
+            Recording(recorded.inputs, recorded.result, tape.steps(recorded.result)).replay(*others)
+    except Exception as error:
+        where = str(recorded.watch.entries[-1].line)
+        yield Finding(Kind.RAISES, type(error).__name__, where, f"in a replay: {error}".partition("\n")[0])
+        return
     finally:
         recorded.undo.put_back()
     for ours, eager in zip(tensors_in(recorded.result), tensors_in(fresh.result), strict=True):

@@ -19,6 +19,7 @@ _READERS = {
     "aten::multinomial": "it checks the probabilities on the host",
     "aten::histc": "it reads the range on the host",
     "aten::_linalg_check_errors": "it reads the error code on the host",
+    "aten::_to_sparse": "it counts the values on the host",
     "aten::embedding_renorm_": "it reads the indices on the host",
 }
 """Operators that wait for the device inside, which no tag tells."""

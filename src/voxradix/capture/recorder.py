@@ -117,8 +117,9 @@ class Tape:
     def __call__(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Keep one operator call, after it ran."""
         reads = frozenset(key_of(tensor) for tensor in tensors_in((args, kwargs)))
-        results = tuple(_freeze(tensor) for tensor in tensors_in(result))
-        made = tuple(tensor for tensor in results if key_of(tensor) not in reads)
+        returned = list(tensors_in(result))
+        results = tuple(map(_freeze, returned))
+        made = tuple(ours for ours, given in zip(results, returned, strict=True) if key_of(given) not in reads)
         writes = frozenset(key_of(tensor) for tensor in written(func, args, kwargs))
         of_values = bool(made or writes) and torch.Tag.inplace_view not in func.tags
         if of_values and func._schema.name.removeprefix("aten::") not in _EMPTY:
@@ -146,7 +147,7 @@ class Tape:
 def _freeze(value: Any) -> Any:
     """A value with its tensors replaced by aliases: the callable may give its own another shape or storage."""
     if isinstance(value, Tensor):
-        return value if value.is_mkldnn else value.detach()
+        return value.detach() if value.layout is torch.strided else value
     if isinstance(value, list | tuple):
         return type(value)([_freeze(item) for item in value])
     if isinstance(value, dict):
@@ -158,7 +159,7 @@ def _step(call: _Call, used: frozenset[int]) -> Callable[[], object]:
     """A function of nothing that writes the call's results into the tensors it made when it was recorded."""
     if call.func in _COPIES:
         return partial(call.made[0].copy_, call.args[0])
-    if len(call.made) == len(call.results) and not call.writes:
+    if len(call.made) == len(call.func._schema.returns) and not call.writes:
         for out in _out_overloads(call.func):
             binding = _binding(out, call.args, call.kwargs, dict(zip(_outs(out), call.made, strict=True)))
             if binding is not None:
@@ -184,12 +185,18 @@ def _out_overloads(func: OpOverload) -> Iterator[OpOverload]:
     wanted = _signature(func)
     for name in func.overloadpacket.overloads():
         overload: OpOverload = getattr(func.overloadpacket, name)
-        if len(_outs(overload)) == len(func._schema.returns) and _signature(overload) == wanted:
+        if _returns(overload) == _returns(func) == len(_outs(overload)) and _signature(overload) == wanted:
             yield overload
 
 
 def _outs(func: OpOverload) -> list[str]:
     return [argument.name for argument in func._schema.arguments if argument.is_out]
+
+
+def _returns(func: OpOverload) -> int | None:
+    """How many tensors an operator returns; None if there is a list among them."""
+    returns = func._schema.returns
+    return len(returns) if all(str(item.type) == "Tensor" for item in returns) else None
 
 
 def _signature(func: OpOverload) -> list[tuple[str, str]]:
