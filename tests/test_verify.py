@@ -13,8 +13,8 @@ from voxradix.errors import VoxradixError
 def test_every_promise_holds_on_the_cpu(capsys: pytest.CaptureFixture[str]) -> None:
     assert verify.run_verify("cpu")
     out = capsys.readouterr().out
-    assert "FAIL" not in out and out.count("pass") == len(verify.CHECKS) - 1
-    assert "not run" in out, "what needs a GPU says so"
+    assert "FAIL" not in out
+    assert out.count("not run") == 1, "what needs a GPU says so"
 
 
 def test_a_broken_promise_is_a_failed_row_and_no_traceback(

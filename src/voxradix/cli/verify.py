@@ -25,6 +25,7 @@ from voxradix.keys import (
     seed_keys,
     unpack_rows,
 )
+from voxradix.keys.publish import publish_rows
 from voxradix.rows import LAYOUTS, MOSS_LOCAL
 
 _EDGES = (-(2**63), -(2**31 - 1), -1, 0, 2**31 - 2, 2**31 - 1, 2**63 - 1)
@@ -147,12 +148,15 @@ def capture_check(device: torch.device) -> str:
     rows = torch.cat((torch.full((4, 1), _CONTINUE), _frames(4, torch.device("cpu"))[1]), dim=1)
     refused = check(prompt_keys, rows)
     _require(any(f.kind is Kind.HOST_READ for f in refused.findings), "blake2b on the host was not refused")
-    passed = check(lambda rows: seed_keys(rows, end_id=MOSS_LOCAL.end_id), rows)
-    _require(passed.ok, f"seed_keys: {passed}")
-    publish = RowPublisher(MOSS_LOCAL, _CONTINUE)
-    published = check(lambda stop, codes: _parts(publish(stop, codes)), *_frames(4, torch.device("cpu")))
-    _require(published.ok, f"publishing: {published}")
-    return "blake2b refused, keys pass"
+    fields, frames = MOSS_LOCAL.fields, _frames(4, torch.device("cpu"))
+    places = [field.word for field in fields], [field.shift for field in fields]
+    ids = (_CONTINUE, MOSS_LOCAL.end_id, 1024, MOSS_LOCAL.key_space, 0)
+    for report in (
+        check(lambda rows: seed_keys(rows, end_id=MOSS_LOCAL.end_id), rows),
+        check(lambda stop, codes: publish_rows(stop, codes, *places, *ids), *frames),
+    ):
+        _require(report.ok and "cuda" in report.passes, str(report))
+    return "blake2b refused; keys and operator pass on fake CUDA tensors and on the CPU"
 
 
 def replay(device: torch.device) -> str:
