@@ -39,6 +39,7 @@ def random_rows(layout: RowLayout, count: int) -> Tensor:
 @EVERY
 def test_packed_rows_are_exact_in_every_layout(layout: RowLayout) -> None:
     rows = random_rows(layout, 200)
+    assert torch.equal(keys.RowPacker(layout)(rows), keys.pack_rows(rows, layout))
     assert torch.equal(keys.unpack_rows(keys.pack_rows(rows, layout), layout), rows)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from voxradix.cli.bench import machine
-from voxradix.keys import ShortHash, fold_keys, pack_rows_unchecked, prompt_keys, row_hash
+from voxradix.keys import RowPacker, ShortHash, fold_keys, prompt_keys, row_hash
 from voxradix.keys.publish import publish_rows
 from voxradix.rows import MOSS_LOCAL as LAYOUT
 from voxradix.rows import SPACE
@@ -62,7 +62,7 @@ def _ways(batch: int) -> dict[str, Callable[[], object]]:
     """The hashes of the same rows; the key, folded and with its end; the operator that writes row, key and words."""
     rows, stop = _rows(batch), torch.zeros(batch, dtype=torch.bool)
     codes = rows[:, 1:].contiguous()
-    short = ShortHash(LAYOUT)
+    short, pack = ShortHash(LAYOUT), RowPacker(LAYOUT)
     words, shifts = [field.word for field in LAYOUT.fields], [field.shift for field in LAYOUT.fields]
 
     def short_keys() -> Tensor:
@@ -80,7 +80,7 @@ def _ways(batch: int) -> dict[str, Callable[[], object]]:
         "short": lambda: short(rows),
         "short, folded": short_keys,
         "operator": lambda: publish(stop, codes),
-        "packing": lambda: pack_rows_unchecked(rows, LAYOUT),
+        "packing": lambda: pack(rows),
     }
 
 

@@ -3,7 +3,7 @@
 A package of its own, with torch as its only need: it knows no model, no cache and no engine.
 """
 
-from voxradix.keys.packed import pack_rows, pack_rows_unchecked, unpack_rows
+from voxradix.keys.packed import RowPacker, pack_rows, pack_rows_unchecked, unpack_rows
 from voxradix.keys.prompt import prompt_keys
 from voxradix.keys.publish import Published, RowPublisher
 from voxradix.keys.seed import (
@@ -26,6 +26,7 @@ __all__ = [
     "MOD",
     "Published",
     "RowHash",
+    "RowPacker",
     "RowPublisher",
     "ShortHash",
     "fastest_hash",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from voxradix.errors import VoxradixError
-from voxradix.keys.packed import pack_columns, pack_rows_unchecked
+from voxradix.keys.packed import RowPacker, pack_columns
 from voxradix.keys.seed import RowHash, fastest_hash, fold_keys, row_hash
 from voxradix.rows import EndRule, RowLayout
 
@@ -60,6 +60,7 @@ class RowPublisher:
         self._continue_id = continue_id
         self._pad_code = layout.pad_code
         self._row_hash = row_hash or fastest_hash(layout, device)
+        self._pack = RowPacker(layout, device)
         self.fused = row_hash is None and torch.device(device).type == "cuda" and _kernels() is not None
         self._words = [field.word for field in layout.fields]
         self._shifts = [field.shift for field in layout.fields]
@@ -75,7 +76,7 @@ class RowPublisher:
         keys = fold_keys(
             self._row_hash(rows), stop, end_key=layout.end_key, space=layout.key_space, offset=layout.key_offset
         )
-        return Published(rows, keys, pack_rows_unchecked(rows, layout))
+        return Published(rows, keys, self._pack(rows))
 
 
 def written_rows(stop: Tensor, codes: Tensor, continue_id: int, end_id: int, pad_code: int) -> Tensor:
