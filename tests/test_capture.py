@@ -6,6 +6,7 @@ import copy
 import os
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests import checkpoints
 from voxradix import keys
@@ -567,6 +569,27 @@ def test_views_and_constants_are_not_replayed() -> None:
     assert len(record(fn, X)) == 1
 
 
+def test_intermediates_that_are_dead_share_memory() -> None:
+    def chain(x: Tensor) -> Tensor:
+        for _ in range(20):
+            x = (x * 1.01 + 0.5).tanh()
+        return x
+
+    written: set[int] = set()
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            written.add(result.data_ptr())
+            return result
+
+    recording = record(chain, X)
+    with Seen():  # type: ignore[no-untyped-call]
+        recording.replay()
+    assert len(recording) == 60
+    assert len(written) == 3  # two by turns, and the result
+
+
 def test_a_constant_written_in_place_is_made_anew() -> None:
     def fn(x: Tensor) -> Tensor:
         total = torch.zeros(4)
@@ -709,6 +732,17 @@ def test_any_program_replays_bit_for_bit(program: Program, seed: int) -> None:
         eager = run(program, x.clone(), y.clone())
         for ours, theirs in zip(replayed, eager, strict=True):
             assert torch.equal(ours.view(torch.int32), theirs.view(torch.int32))
+
+
+@settings(deadline=None, max_examples=60)
+@given(programs, st.integers(0, 2**20))
+def test_any_program_replays_bit_for_bit_when_its_intermediates_share_memory(program: Program, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    draws = torch.randn(3, 2, 4, 4, generator=generator)
+    recording = record(lambda x, y: run(program, x, y)[-1], *draws[0])
+    for x, y in draws[1:]:
+        eager = run(program, x.clone(), y.clone())[-1]
+        assert torch.equal(recording.replay(x, y).view(torch.int32), eager.view(torch.int32))
 
 
 @settings(deadline=None, max_examples=10)

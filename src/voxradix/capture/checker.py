@@ -13,8 +13,9 @@ from voxradix.capture.finding import Finding, Kind, Report, same_spot
 from voxradix.capture.hazard import Unplaced
 from voxradix.capture.line import Line, defining_line, raising_line
 from voxradix.capture.randomness import HostRandom
-from voxradix.capture.recorder import Recording, Tape
+from voxradix.capture.recorder import Recording
 from voxradix.capture.storage import Undo, key_of, same_bits, tensors_in
+from voxradix.capture.tape import Tape
 from voxradix.capture.trace import Ref, differences
 from voxradix.capture.watch import Listener, Watch
 from voxradix.errors import VoxradixError
