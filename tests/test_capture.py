@@ -476,6 +476,20 @@ def test_draws_laid_out_in_the_step_are_pageable_copies_and_nothing_else(model: 
         assert source in sources
 
 
+def test_a_step_over_tensors_of_its_own_is_judged_by_the_cpu_pass() -> None:
+    weight, device = torch.ones(4), CPU
+
+    def fn(x: Tensor) -> Tensor:  # x takes no part: nothing here is known to lie on cuda
+        return (weight + torch.tensor([1.0, 2, 3, 4], device=device)).cpu()
+
+    report = check(fn, torch.zeros(1))
+    assert [finding.kind for finding in report.findings] == [Kind.PAGEABLE_COPY, Kind.HOST_READ]
+    assert "cuda" not in report.passes
+    table = torch.arange(4.0)
+    (finding,) = check(lambda x: x + table.to(x.device), X).findings
+    assert (finding.kind, finding.operator) == (Kind.PAGEABLE_COPY, "Tensor.to")
+
+
 def placed(model: MossLocal) -> tuple[Callable[..., Tensor], tuple[Tensor, ...], Tensor]:
     """The backbone over a KV store, inputs for four rows at two contexts, and the store's keys."""
     kv = model.kv_store(64)

@@ -40,7 +40,7 @@ def check(fn: Callable[..., object], *inputs: Tensor, others: Sequence[Tensor] |
       inputs gives its bits.
     * **cuda**: tensors made from the inputs say they lie on cuda:0 and what is made without a device lies on the
       host. It judges placement (host reads, shapes, copies, host draws) in the CPU pass's stead if it comes to its
-      end; it stops where a tensor of the callable's own meets them, as nothing says where that would lie. Without
+      end; it stops where the callable works on a tensor of its own, as nothing says where that would lie. Without
       it, ``to(torch.device("cpu"))`` and factories without a device count as placed on the device.
 
     What it cannot see: other threads; memory reached past torch (``data_ptr``, untyped storages, numpy arrays
