@@ -6,6 +6,7 @@ import copy
 import os
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests import checkpoints
 from voxradix import keys
@@ -474,6 +476,20 @@ def test_draws_laid_out_in_the_step_are_pageable_copies_and_nothing_else(model: 
         assert source in sources
 
 
+def test_a_step_over_tensors_of_its_own_is_judged_by_the_cpu_pass() -> None:
+    weight, device = torch.ones(4), CPU
+
+    def fn(x: Tensor) -> Tensor:  # x takes no part: nothing here is known to lie on cuda
+        return (weight + torch.tensor([1.0, 2, 3, 4], device=device)).cpu()
+
+    report = check(fn, torch.zeros(1))
+    assert [finding.kind for finding in report.findings] == [Kind.PAGEABLE_COPY, Kind.HOST_READ]
+    assert "cuda" not in report.passes
+    table = torch.arange(4.0)
+    (finding,) = check(lambda x: x + table.to(x.device), X).findings
+    assert (finding.kind, finding.operator) == (Kind.PAGEABLE_COPY, "Tensor.to")
+
+
 def placed(model: MossLocal) -> tuple[Callable[..., Tensor], tuple[Tensor, ...], Tensor]:
     """The backbone over a KV store, inputs for four rows at two contexts, and the store's keys."""
     kv = model.kv_store(64)
@@ -565,6 +581,27 @@ def test_views_and_constants_are_not_replayed() -> None:
         return x.t()[1:].unsqueeze(0) + shift
 
     assert len(record(fn, X)) == 1
+
+
+def test_intermediates_that_are_dead_share_memory() -> None:
+    def chain(x: Tensor) -> Tensor:
+        for _ in range(20):
+            x = (x * 1.01 + 0.5).tanh()
+        return x
+
+    written: set[int] = set()
+
+    class Seen(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = func(*args, **(kwargs or {}))
+            written.add(result.data_ptr())
+            return result
+
+    recording = record(chain, X)
+    with Seen():  # type: ignore[no-untyped-call]
+        recording.replay()
+    assert len(recording) == 60
+    assert len(written) == 3  # two by turns, and the result
 
 
 def test_a_constant_written_in_place_is_made_anew() -> None:
@@ -709,6 +746,17 @@ def test_any_program_replays_bit_for_bit(program: Program, seed: int) -> None:
         eager = run(program, x.clone(), y.clone())
         for ours, theirs in zip(replayed, eager, strict=True):
             assert torch.equal(ours.view(torch.int32), theirs.view(torch.int32))
+
+
+@settings(deadline=None, max_examples=60)
+@given(programs, st.integers(0, 2**20))
+def test_any_program_replays_bit_for_bit_when_its_intermediates_share_memory(program: Program, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    draws = torch.randn(3, 2, 4, 4, generator=generator)
+    recording = record(lambda x, y: run(program, x, y)[-1], *draws[0])
+    for x, y in draws[1:]:
+        eager = run(program, x.clone(), y.clone())[-1]
+        assert torch.equal(recording.replay(x, y).view(torch.int32), eager.view(torch.int32))
 
 
 @settings(deadline=None, max_examples=10)

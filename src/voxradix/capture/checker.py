@@ -13,8 +13,9 @@ from voxradix.capture.finding import Finding, Kind, Report, same_spot
 from voxradix.capture.hazard import Unplaced
 from voxradix.capture.line import Line, defining_line, raising_line
 from voxradix.capture.randomness import HostRandom
-from voxradix.capture.recorder import Recording, Tape
+from voxradix.capture.recorder import Recording
 from voxradix.capture.storage import Undo, key_of, same_bits, tensors_in
+from voxradix.capture.tape import Tape
 from voxradix.capture.trace import Ref, differences
 from voxradix.capture.watch import Listener, Watch
 from voxradix.errors import VoxradixError
@@ -39,7 +40,7 @@ def check(fn: Callable[..., object], *inputs: Tensor, others: Sequence[Tensor] |
       inputs gives its bits.
     * **cuda**: tensors made from the inputs say they lie on cuda:0 and what is made without a device lies on the
       host. It judges placement (host reads, shapes, copies, host draws) in the CPU pass's stead if it comes to its
-      end; it stops where a tensor of the callable's own meets them, as nothing says where that would lie. Without
+      end; it stops where the callable works on a tensor of its own, as nothing says where that would lie. Without
       it, ``to(torch.device("cpu"))`` and factories without a device count as placed on the device.
 
     What it cannot see: other threads; memory reached past torch (``data_ptr``, untyped storages, numpy arrays

@@ -31,7 +31,7 @@ _INDEXING = ("aten::index", "aten::index_put", "aten::index_put_", "aten::_index
 
 
 class Unplaced(BaseException):
-    """A tensor from outside the call meets device tensors, and nothing says where it would lie.
+    """The call works on a tensor from outside, and nothing says where that would lie.
 
     Not an `Exception`: the callable under test must not catch it.
     """
@@ -52,6 +52,8 @@ def hazards(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], pl
     name, tags = func._schema.name, func.tags
     if any(_on_host(g) for g in (*args, *kwargs.values()) if isinstance(g, torch.Generator)):
         yield Kind.HOST_RANDOM, "it draws from a generator of the host"
+    if any(places.of(tensor) is Place.UNKNOWN for tensor in tensors if tensor.ndim > 0):
+        raise Unplaced
     if not tensors:
         return
     if torch.Tag.nondeterministic_seeded in tags and places.joint(tensors) is Place.HOST:
@@ -80,12 +82,8 @@ def _on_host(generator: torch.Generator) -> bool:
 
 def _mixed(tensors: Sequence[Tensor], places: Places) -> bool:
     """Whether host tensors of a dimension or more meet device tensors; a host scalar may."""
-    met = {places.of(tensor) for tensor in tensors if tensor.ndim > 0}
-    if places.joint(list(tensors)) is not Place.DEVICE:
-        return False
-    if Place.UNKNOWN in met:
-        raise Unplaced
-    return Place.HOST in met
+    on_host = any(places.of(tensor) is Place.HOST for tensor in tensors if tensor.ndim > 0)
+    return on_host and places.joint(list(tensors)) is Place.DEVICE
 
 
 def _copy(args: Sequence[Any], kwargs: Mapping[str, Any], places: Places) -> Iterator[Hazard]:

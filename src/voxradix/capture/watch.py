@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from voxradix.capture.finding import Finding, Kind, same_spot
-from voxradix.capture.hazard import TO_HOST, Hazard, hazards, pageable, written
+from voxradix.capture.hazard import TO_HOST, Hazard, Unplaced, hazards, pageable, written
 from voxradix.capture.line import Line, user_line
 from voxradix.capture.place import CUDA, Place, Places, is_cuda
 from voxradix.capture.storage import Origin, StorageTable, Undo, key_of, tensors_in
@@ -90,14 +90,14 @@ class Watch:
             self._muted = False
 
     def _operator(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        for hazard in hazards(func, args, kwargs, self._places):
-            self._find(str(func), hazard, args, kwargs)
         if func is _LIFT:  # values written in the code
             if self._asked is Place.DEVICE and args[0].ndim > 0:  # a list as index, say
                 self._find(str(func), pageable(False))
             arguments: tuple[Ref | str, ...] = (repr(args[0].tolist()),)
             self.table.name(args[0], Origin("step", len(self.entries)))
         else:
+            for hazard in hazards(func, args, kwargs, self._places):
+                self._find(str(func), hazard, args, kwargs)
             arguments = tuple(arguments_of([list(args), kwargs], self.table))
         self.entries.append(Entry(str(func), arguments, user_line()))
         targets = written(func, args, kwargs)
@@ -211,6 +211,11 @@ class Watch:
         source, rest = args[0], list(args[1:])
         here = self._places.of(source)
         there = self._destination(func.__name__, [*rest, kwargs.get("device"), kwargs.get("other")])
+        if here is Place.UNKNOWN and there is Place.DEVICE:
+            here = Place.HOST  # a tensor from outside that has to be moved lies on the host
+            self._places.put(source, here)
+        elif here is Place.UNKNOWN and there is not None:
+            raise Unplaced
         flags = [value for value in rest if isinstance(value, bool)]
         waits = not kwargs.get("non_blocking", flags[0] if flags else False)
         if func.__name__ == "cuda":
@@ -218,7 +223,7 @@ class Watch:
         else:
             clean = ["cpu" if is_cuda(value) else value for value in rest]
             result = self._within(None, func, [source, *clean], kwargs)
-        if there is None or there is here or (here is Place.UNKNOWN and there is Place.HOST):
+        if there is None or there is here:
             return result
         pinned = self._places.pinned(source)
         operator = f"Tensor.{func.__name__}"
