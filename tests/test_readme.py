@@ -1,4 +1,4 @@
-"""The README's own code runs, and its values are what it says."""
+"""The code in README and docs runs, and its values are what they say."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from pathlib import Path
 import pytest
 import torch
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+ROOT = Path(__file__).parents[1]
+BLOCKS = [
+    block
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+]
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_a_python_block_of_the_readme_runs(number: int) -> None:
+def test_a_python_block_of_the_pages_runs(number: int) -> None:
     names: dict[str, object] = {}
-    exec(compile(BLOCKS[number], f"README block {number}", "exec"), names)
+    exec(compile(BLOCKS[number], f"block {number}", "exec"), names)
     if "samples" in names:
         samples = names["samples"]
         assert isinstance(samples, torch.Tensor) and samples.abs().max() > 0.1
 
 
-def test_values_the_readme_shows_after_a_line_are_its_values() -> None:
+def test_values_shown_after_a_line_are_its_values() -> None:
     shown = 0
     for block in BLOCKS:
         names: dict[str, object] = {}

@@ -28,6 +28,7 @@ _LAG = 2  # hops by which synthesis trails the codes: a window reaches past its 
 _LOWEST = 40.0  # Hz; the lowest pitch of the pulse train
 _HIGHEST = 11000.0  # Hz; the pulse train has no harmonics above this
 _LOUDEST = 7.0  # natural log of the largest gain
+_KNEE = 0.4  # amplitude that speech seldom passes
 
 
 class SpectralCodec:
@@ -150,7 +151,7 @@ class SpectralStream:
         self._overlap = sound[codec.samples_per_frame :]
         ready = sound[: codec.samples_per_frame].view(codec.hops, codec.hop) * codec.overlap_gain
         drop, self._early = self._early, 0
-        return ready.flatten()[drop:].clamp(-1.0, 1.0)
+        return _limited(ready.flatten()[drop:])
 
     def _voice(self, pitch: Tensor) -> Tensor:
         """Spectra [hops, bins] of the pulse train around each hop, given the next hops' pitch."""
@@ -191,6 +192,12 @@ class SpectralStream:
 
 def _gain(log_gain: Tensor) -> Tensor:
     return log_gain.clamp(max=_LOUDEST).exp()
+
+
+def _limited(samples: Tensor) -> Tensor:
+    """The samples, bent beyond the knee so that rare outbursts stay below 1."""
+    over = (samples.abs() - _KNEE).clamp(min=0.0)
+    return samples.clamp(-_KNEE, _KNEE) + samples.sign() * over / (1 + over / (1 - _KNEE))
 
 
 def _positive(config: Mapping[str, object], name: str) -> int:
