@@ -67,6 +67,8 @@ def whisper_judge() -> Judge:
 
 def resample(samples: NDArray[np.float32], rate: int) -> NDArray[np.float32]:
     """To 16 kHz, by cutting the spectrum."""
+    if not len(samples):
+        return samples
     length = len(samples) * RATE // rate
     spectrum = np.fft.rfft(samples)[: length // 2 + 1]
     return (np.fft.irfft(spectrum, length) * (length / len(samples))).astype(np.float32)

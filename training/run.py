@@ -35,7 +35,7 @@ def _stage(name: str) -> Iterator[None]:
 
 def main() -> None:
     """All stages in order; the corpus, once made, is kept and used again."""
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     WORK.mkdir(exist_ok=True)
     with _stage("teacher speech"):
         path = WORK / "corpus.npz"
