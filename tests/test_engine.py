@@ -488,6 +488,15 @@ def test_an_error_in_a_callback_leaves_no_request_behind(endless: Voice) -> None
     assert engine.occupancy().held == 0 and engine.step() is None
 
 
+def test_another_engines_request_is_refused(endless: Voice) -> None:
+    mine, other = Engine(endless, pool_rows=100), Engine(endless, pool_rows=100)
+    request = other.submit(prompts(1)[0], sampling=GREEDY, max_frames=3)
+    for use in (mine.abort, lambda r: mine.run([r])):
+        with pytest.raises(VoxradixError, match="another engine's"):
+            use(request)
+    assert other.run([request])[0].finish == "length"
+
+
 def test_requests_are_served_in_order_of_arrival(endless: Voice) -> None:
     engine = Engine(endless, pool_rows=300, max_batch=1)
     requests = [engine.submit(p, sampling=GREEDY, max_frames=3) for p in prompts(3)]

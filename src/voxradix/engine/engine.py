@@ -166,12 +166,16 @@ class Engine:
 
     def abort(self, request: Request) -> None:
         """End a request now, keeping its frames so far; its slots are free before the next step."""
-        if request.state is not State.FINISHED:
-            self._scheduler.finish(request, Finish.ABORTED)
+        if request.state is State.FINISHED:
+            return
+        self._require_own(request)
+        self._scheduler.finish(request, Finish.ABORTED)
 
     def run(self, requests: Sequence[Request], on_frame: FrameCallback | None = None) -> list[Result]:
         """Step until all of ``requests`` have ended. Should the caller break off, they are aborted."""
         told = dict.fromkeys(requests, 0)
+        for request in requests:
+            self._require_own(request)
         try:
             while any(request.state is not State.FINISHED for request in requests):
                 self.step()
@@ -255,6 +259,10 @@ class Engine:
     def check(self) -> None:
         """Raise `AssertionError` if a row of the pool is lost or owned twice. Visits every row: for tests."""
         self._scheduler.check()
+
+    def _require_own(self, request: Request) -> None:
+        if request.state is not State.FINISHED and request not in self._scheduler:
+            raise VoxradixError("the request is another engine's; only the engine it was submitted to serves it")
 
     @torch.inference_mode(False)
     def _request(self, prompt: Prompt, sampling: Sampling | None, seed: int, max_frames: int | None) -> Request:

@@ -74,6 +74,10 @@ class Scheduler:
         self._chunk_rows = chunk_rows
         self._cache = cache
 
+    def __contains__(self, request: Request) -> bool:
+        """Whether a request waits or is active here."""
+        return request in self.active or request in self.waiting
+
     def add(self, request: Request) -> None:
         """Let a new or retracted request wait, in order of arrival."""
         request.state = State.WAITING
