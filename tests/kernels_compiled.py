@@ -25,7 +25,7 @@ SIGNATURES = {
     kernels.publish_kernel: {"stop": "*u8"}
     | dict.fromkeys(("codes", "places", "rows", "keys", "packed"), "*i64")
     | dict.fromkeys(("batch", "codebooks", "words", "stop_stride", "row_stride", "column_stride"), I32)
-    | dict.fromkeys(("continue_id", "end_id", "pad_code", "space", "offset"), I32),
+    | dict.fromkeys(("continue_id", "end_id", "pad_code", "end_key", "space", "offset"), I32),
 }
 
 

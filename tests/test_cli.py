@@ -118,6 +118,10 @@ def test_audio_cut_off_by_the_budget_says_so(run: Run) -> None:
         (["speak", "--text-file", "some.txt", "-o", "some.txt"], "cannot be made a directory"),
         (["speak", "one " * 5000], "words long"),
         (["bench", "frames", "--requests", "1,x"], "--requests is '1,x'"),
+        (["bench", "keys", "--batches", "99999999999999999999999"], "at most 1000000"),
+        (["collisions", "--seed", "99999999999999999999999"], "--seed is 99999999999999999999999"),
+        (["collisions", "--plots", "some.txt"], "cannot be made a directory"),
+        (["verify", "--device", "tpu"], "must be cpu or cuda"),
         (["nonsense"], "nonsense"),
     ],
 )

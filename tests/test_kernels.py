@@ -15,7 +15,7 @@ from voxradix import keys
 from voxradix.errors import VoxradixError
 from voxradix.keys import RowPublisher
 from voxradix.keys.publish import publish_rows
-from voxradix.rows import CSM, HIGGS_V3, LAYOUTS, MOSS_LOCAL, EndRule, RowLayout
+from voxradix.rows import CSM, FISH_S2, HIGGS_V3, LAYOUTS, MOSS_LOCAL, MOSS_NANO, EndRule, RowLayout
 
 needs_triton = pytest.mark.skipif(
     subprocess.run([sys.executable, "-c", "import triton"], capture_output=True).returncode != 0,
@@ -74,8 +74,8 @@ def test_publishing_equals_the_definitions(layout: RowLayout) -> None:
 
 def operator_arguments(stop: Tensor, codes: Tensor) -> tuple[object, ...]:
     fields = MOSS_LOCAL.fields
-    places = [field.word for field in fields], [field.shift for field in fields]
-    return (stop, codes, *places, 151656, 151670, 1024, 151643, 0)
+    words, shifts = [field.word for field in fields], [field.shift for field in fields]
+    return (stop, codes, torch.tensor([words, shifts]), words, shifts, 151656, 151670, 1024, 151670, 151643, 0)
 
 
 @pytest.mark.parametrize("batch", [0, 1, 7])
@@ -93,8 +93,16 @@ def test_the_operator_passes_the_librarys_own_checks() -> None:
 class Step(torch.nn.Module):
     """A step that ends in the operator."""
 
+    places: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        _, _, places, *self.rest = operator_arguments(torch.empty(0), torch.empty(0))
+        assert isinstance(places, Tensor)
+        self.register_buffer("places", places)
+
     def forward(self, stop: Tensor, codes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        made: tuple[Tensor, Tensor, Tensor] = publish_rows(*operator_arguments(stop, codes + 1))
+        made: tuple[Tensor, Tensor, Tensor] = publish_rows(stop, codes + 1, self.places, *self.rest)
         return made
 
 
@@ -109,10 +117,21 @@ def test_compilers_and_exporters_see_one_operator() -> None:
     assert all(torch.equal(a, b) for a, b in zip(program.module()(stop, codes), expected, strict=True))
 
 
-def test_a_publisher_refuses_layouts_it_cannot_write() -> None:
+def test_a_publisher_refuses_layouts_and_ids_it_cannot_write() -> None:
     for layout in (HIGGS_V3, CSM):
         with pytest.raises(VoxradixError, match="begin with the text id"):
             RowPublisher(layout, continue_id=1)
+    with pytest.raises(VoxradixError, match="continue_id is 151656"):
+        RowPublisher(MOSS_NANO, continue_id=151656)
+    with pytest.raises(VoxradixError, match="pad code None"):
+        RowPublisher(FISH_S2, continue_id=1)
+
+
+def test_a_frame_that_ends_has_the_end_key_which_need_not_be_its_id() -> None:
+    layout = RowLayout("other", (100, 50, 50), key_space=90, end_key=95, end_id=7, pad_code=49)
+    made = RowPublisher(layout, 9)(torch.tensor([True, False]), torch.zeros(2, 2, dtype=torch.int32))
+    assert made.rows[0].tolist() == [7, 49, 49] and made.keys[0] == 95
+    assert made.keys[1] == keys.row_hash_definition([9, 0, 0]) % 90
 
 
 def test_another_hash_gives_keys_of_the_same_form() -> None:

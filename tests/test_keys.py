@@ -53,6 +53,13 @@ def test_seed_parity_of_torch_and_definition_for_any_int64(rows: list[list[int]]
         assert made == [keys.seed_key_definition(row, end_id=END, space=space, offset=offset) for row in rows]
 
 
+def test_hashes_refuse_what_is_no_row_and_no_fold() -> None:
+    with pytest.raises(VoxradixError, match="must be integers"):
+        keys.row_hash(torch.zeros(2, 3))
+    with pytest.raises(VoxradixError, match=r"fold into \[9, 5\)"):
+        keys.seed_keys(torch.zeros(2, 3, dtype=torch.int64), end_id=1, space=5, offset=9)
+
+
 def test_seed_key_takes_int32_views_and_empty_batches() -> None:
     rows = torch.randint(0, 1024, (13, 7), dtype=torch.int32)
     assert torch.equal(keys.row_hash(rows.t()), keys.row_hash(rows.t().contiguous().long()))

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from voxradix import keys
 from voxradix.errors import VoxradixError
+from voxradix.keys import seed
 from voxradix.rows import (
     CSM,
     FISH_S2,
@@ -72,24 +73,62 @@ def test_keys_stay_in_the_fold_and_ended_rows_have_the_end_key(layout: RowLayout
     assert torch.equal(made, keys.row_keys(rows, layout, ended=ended, row_hash=keys.ShortHash(layout)))
 
 
+PUBLISHED: dict[str, tuple[tuple[int, ...], int | None, int | None, int, int, int, int]] = {
+    # name: bounds, text column, pad, end id, end key, first key, keys end before
+    "moss_tts_local": ((151936, *(1025,) * 12), 0, 1024, 151670, 151670, 0, 151643),
+    "moss_tts_delay": ((155648, *(1025,) * 32), 0, 1024, 151653, 151653, 0, 151643),
+    "moss_ttsd": ((155648, *(1025,) * 16), 0, 1024, 151653, 151653, 0, 151643),
+    "moss_tts_nano": ((16384, *(1025,) * 16), 0, 1024, 7, 7, 10, 16384),
+    "higgs_audio_v3": ((1026,) * 8, None, None, 1025, 151643, 0, 151643),
+    "zonos2": ((*(1026,) * 9, 520), 9, 1025, 1024, 151643, 0, 151643),
+    "fish_s2": ((155776, *(4096,) * 10), 0, None, 151645, 151645, 0, 151643),
+    "qwen3_tts": ((3072, *(2048,) * 15), None, 2148, 2150, 151643, 0, 151643),
+    "csm": ((*(2051,) * 32, 128256), 32, 2050, 0, 128003, 0, 128000),
+    "moshi": ((32001, *(2049,) * 16), 0, 2048, 0, 32000, 4, 32000),
+}
+
+
+@EVERY
+def test_rows_have_the_published_sizes_and_ids(layout: RowLayout) -> None:
+    made = (
+        layout.bounds,
+        layout.text_column,
+        layout.pad_code,
+        layout.end_id,
+        layout.end_key,
+        layout.key_offset,
+        layout.key_space,
+    )
+    assert made == PUBLISHED[layout.name]
+    assert layout.codebooks == layout.columns - (layout.text_column is not None)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32])
+def test_narrow_integers_never_wrap_an_end_id(dtype: torch.dtype) -> None:
+    """151670 is 118 in 8 bits and 20598 in 16; 1025 is 1 in 8."""
+    rows = (
+        torch.tensor([[118] + [1] * 12]).to(dtype)
+        if dtype.itemsize == 1
+        else torch.tensor([[20598] + [1] * 12]).to(dtype)
+    )
+    assert not MOSS_LOCAL.ended(rows).any()
+    expected = keys.seed_key_definition(rows[0].tolist(), end_id=151670)
+    assert keys.seed_keys(rows, end_id=151670).tolist() == [expected] == keys.row_keys(rows, MOSS_LOCAL).tolist()
+    assert not HIGGS_V3.ended(torch.ones(2, 8).to(dtype)).any()
+
+
+def test_the_product_used_off_the_cpu_equals_the_one_on_it() -> None:
+    rows, weights = random_rows(MOSS_LOCAL, 50), torch.tensor(seed.powers(13))
+    assert torch.equal(seed._product(rows, weights), torch.mv(rows, weights))
+
+
 @pytest.mark.parametrize(
-    ("layout", "columns", "codebooks"),
-    [
-        (MOSS_LOCAL, 13, 12),
-        (MOSS_DELAY, 33, 32),
-        (MOSS_TTSD, 17, 16),
-        (MOSS_NANO, 17, 16),
-        (HIGGS_V3, 8, 8),
-        (ZONOS2, 10, 9),
-        (FISH_S2, 11, 10),
-        (QWEN3_TTS, 16, 16),
-        (CSM, 33, 32),
-        (MOSHI, 17, 16),
-    ],
-    ids=lambda value: str(getattr(value, "name", value)),
+    "wrong",
+    [{"text_column": 2}, {"text_column": -1}, {"end_column": 2}, {"key_space": 2**32, "end_key": 2**33}],
 )
-def test_rows_have_the_published_sizes(layout: RowLayout, columns: int, codebooks: int) -> None:
-    assert (layout.columns, layout.codebooks) == (columns, codebooks)
+def test_a_layout_refuses_columns_it_has_not_and_folds_wider_than_the_hash(wrong: dict[str, int]) -> None:
+    with pytest.raises(VoxradixError):
+        RowLayout(**{"name": "bad", "bounds": (9, 9), "key_space": 8, "end_key": 8, **wrong})  # type: ignore[arg-type]
 
 
 def ended(layout: RowLayout, row: list[int]) -> bool:

@@ -23,9 +23,21 @@ def test_a_broken_promise_is_a_failed_row_and_no_traceback(
     def wrong(rows: Tensor) -> Tensor:
         return torch.zeros_like(rows[:, 0])
 
-    monkeypatch.setattr(verify, "row_hash", wrong)
-    assert not verify.run_verify("cpu")
-    assert "FAIL" in capsys.readouterr().out
+    def reads(stop: Tensor, codes: Tensor, *_: object) -> Tensor:
+        return codes + int(stop.any())
+
+    for name, broken, failed in (
+        ("row_hash", wrong, 1),
+        ("ShortHash", lambda layout, device: wrong, 1),
+        ("unpack_rows", lambda words, layout: words, 1),
+        ("prompt_keys", wrong, 1),
+        ("published_by_torch", reads, 1),
+        ("RowPublisher", lambda *_, **__: reads, 2),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(verify, name, broken)
+            assert not verify.run_verify("cpu")
+        assert capsys.readouterr().out.count("FAIL") == failed, name
 
 
 def test_a_device_that_is_not_there_is_refused() -> None:

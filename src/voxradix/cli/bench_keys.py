@@ -16,30 +16,35 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from voxradix.cli.bench import machine
+from voxradix.errors import VoxradixError
 from voxradix.keys import RowPacker, ShortHash, fold_keys, prompt_keys, row_hash
 from voxradix.keys.publish import publish_rows
 from voxradix.rows import MOSS_LOCAL as LAYOUT
-from voxradix.rows import SPACE
 
 _SECONDS = 0.15
 """Time spent on each figure."""
 
+_MOST_ROWS = 1_000_000
+_WORDS = [field.word for field in LAYOUT.fields]
+_SHIFTS = [field.shift for field in LAYOUT.fields]
+_PLACES = torch.tensor([_WORDS, _SHIFTS])
+
 
 def bench_keys(batches: list[int]) -> None:
     """Print median microseconds a call for each implementation and batch, and the operators each launches."""
+    if max(batches) > _MOST_ROWS:
+        raise VoxradixError(f"--batches goes up to {max(batches)} rows; at most {_MOST_ROWS} are timed")
     console = Console()
     console.print(f"{machine()}, {torch.get_num_threads()} threads; 13 columns; median microseconds a call")
-    compiled = _compiled()
-    table = Table("batch", *_ways(1), "Horner, compiled", "Horner / short", "blake2b / short")
-    for batch in batches:
-        times = {name: _median_microseconds(way) for name, way in _ways(batch).items()}
-        fused = "-" if compiled is None else f"{_median_microseconds(partial(compiled, _rows(batch))):.1f}"
-        ratios = (times["Horner"] / times["short"], times["blake2b"] / times["short"])
-        table.add_row(
-            str(batch), *(f"{time:.1f}" for time in times.values()), fused, *(f"{ratio:.1f}" for ratio in ratios)
-        )
+    times = [{name: _median_microseconds(way) for name, way in _ways(batch).items()} for batch in batches]
+    operators = {name: _operators(way) for name, way in _ways(1).items() if "compiled" not in name}
+    table = Table("rows at once", *map(str, batches), "operators")
+    for name in times[0]:
+        table.add_row(name, *(f"{column[name]:.1f}" for column in times), str(operators.get(name, "-")))
     table.add_section()
-    table.add_row("operators", *(str(_operators(way)) for way in _ways(1).values()), "", "", "")
+    for slow in ("Horner", "blake2b"):
+        ratios = (column[slow] / column["short form"] for column in times)
+        table.add_row(f"{slow} / short form", *(f"{ratio:.1f}" for ratio in ratios), "")
     console.print(table)
 
 
@@ -49,39 +54,36 @@ def _rows(batch: int) -> Tensor:
     return torch.cat((torch.full((batch, 1), 151656), codes), dim=1)
 
 
-def _compiled() -> Callable[[Tensor], Tensor] | None:
-    """Horner's rule through torch.compile; None without the C++ compiler that takes."""
-    compiled = torch.compile(row_hash, fullgraph=True, dynamic=True)
-    with suppress(Exception):
-        compiled(_rows(4))
-        return compiled
-    return None
-
-
 def _ways(batch: int) -> dict[str, Callable[[], object]]:
-    """The hashes of the same rows; the key, folded and with its end; the operator that writes row, key and words."""
+    """The hashes of the same rows; the key, folded and with its end; row, key and words by the custom operator."""
     rows, stop = _rows(batch), torch.zeros(batch, dtype=torch.bool)
     codes = rows[:, 1:].contiguous()
     short, pack = ShortHash(LAYOUT), RowPacker(LAYOUT)
-    words, shifts = [field.word for field in LAYOUT.fields], [field.shift for field in LAYOUT.fields]
 
     def short_keys() -> Tensor:
-        return fold_keys(short(rows), rows[:, 0] == LAYOUT.end_id, end_key=LAYOUT.end_key, space=SPACE)
+        return fold_keys(short(rows), rows[:, 0] == LAYOUT.end_id, LAYOUT.end_key)
 
-    def publish(stop: Tensor, codes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        made: tuple[Tensor, Tensor, Tensor] = publish_rows(
-            stop, codes, words, shifts, 151656, LAYOUT.end_id, 1024, SPACE, 0
-        )
-        return made
-
-    return {
+    ways: dict[str, Callable[[], object]] = {
         "blake2b": lambda: prompt_keys(rows.cpu()).to(rows.device),
         "Horner": lambda: row_hash(rows),
-        "short": lambda: short(rows),
-        "short, folded": short_keys,
-        "operator": lambda: publish(stop, codes),
+        "short form": lambda: short(rows),
+        "short form, folded": short_keys,
         "packing": lambda: pack(rows),
+        "operator": lambda: _publish(stop, codes),
     }
+    for name, way in (("Horner", partial(row_hash, rows)), ("operator", partial(_publish, stop, codes))):
+        compiled = torch.compile(way, fullgraph=True, dynamic=True)
+        with suppress(Exception):  # without a C++ compiler the row is left out
+            compiled()
+            ways[f"{name}, compiled"] = compiled
+    return ways
+
+
+def _publish(stop: Tensor, codes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    made: tuple[Tensor, Tensor, Tensor] = publish_rows(
+        stop, codes, _PLACES, _WORDS, _SHIFTS, 151656, LAYOUT.end_id, 1024, LAYOUT.end_key, LAYOUT.key_space, 0
+    )
+    return made
 
 
 def _median_microseconds(way: Callable[[], object]) -> float:

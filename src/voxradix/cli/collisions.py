@@ -13,6 +13,7 @@ from rich.table import Table
 from torch import Tensor
 
 from voxradix.cli.bench import machine
+from voxradix.cli.plots import plot_counts, plot_differences, require_matplotlib
 from voxradix.engine import Engine
 from voxradix.errors import VoxradixError
 from voxradix.keys import MOD, pack_rows, row_hash
@@ -70,6 +71,9 @@ def run_collisions(plots: Path | None, frames: int, seed: int) -> None:
             plots.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise VoxradixError(f"{plots} cannot be made a directory: {error.strerror}") from None
+        require_matplotlib()
+    if not 0 <= seed < 2**63:
+        raise VoxradixError(f"--seed is {seed}; it must lie in 0 .. 2**63 - 1")
     console = Console()
     console.print(machine())
     counts = _counts("random rows", _random_rows(max(_COUNTS), seed), _spaces(MOSS_LOCAL))
@@ -84,8 +88,6 @@ def run_collisions(plots: Path | None, frames: int, seed: int) -> None:
     _print_differences(console, differences)
     _print_forgeries(console)
     if plots is not None:
-        from voxradix.cli.plots import plot_counts, plot_differences
-
         plot_counts(counts, plots / "clashes.png")
         plot_differences(differences, plots / "differences.png")
         console.print(f"plots: {plots / 'clashes.png'}, {plots / 'differences.png'}")
@@ -122,6 +124,8 @@ def _spoken_frames(voice: Voice, wanted: int) -> Tensor:
     seen: set[tuple[int, ...]] = set()
     number = 0
     while len(made) < wanted:
+        if number >= 10_000:
+            raise VoxradixError(f"--frames is {wanted}; all numbers to 9999 give {len(made)} different frames")
         texts = [" ".join(number_words((number + i) * 7919 % 10_000)) for i in range(16)]
         number += len(texts)
         for result in engine.generate_batch(texts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ def plot_counts(counts: list[Count], path: Path) -> None:
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("pairs that share a key (lines: expected)")
     panels[0].legend(loc="upper left")
-    figure.savefig(path, dpi=130)
+    _save(figure, path)
 
 
 def plot_differences(differences: list[Difference], path: Path) -> None:
@@ -46,12 +47,23 @@ def plot_differences(differences: list[Difference], path: Path) -> None:
     panel.set_xlabel("difference in two codebooks, by rank")
     panel.set_ylabel("share of rows that clash under fold 151643")
     panel.grid(alpha=0.3)
-    figure.savefig(path, dpi=130)
+    _save(figure, path)
+
+
+def require_matplotlib() -> None:
+    """Raise `VoxradixError` where matplotlib is not installed."""
+    if find_spec("matplotlib") is None:
+        raise VoxradixError("plots need matplotlib; install the extra voxradix[lab]")
+
+
+def _save(figure: Figure, path: Path) -> None:
+    try:
+        figure.savefig(path, dpi=130)
+    except OSError as error:
+        raise VoxradixError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _figure(width: float) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise VoxradixError("plots need matplotlib; install the extra voxradix[lab]") from None
+    from matplotlib.figure import Figure
+
     return Figure(figsize=(width, 4.2), layout="constrained")

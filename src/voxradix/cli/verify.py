@@ -25,7 +25,7 @@ from voxradix.keys import (
     seed_keys,
     unpack_rows,
 )
-from voxradix.keys.publish import publish_rows
+from voxradix.keys.publish import published_by_torch
 from voxradix.rows import LAYOUTS, MOSS_LOCAL
 
 _EDGES = (-(2**63), -(2**31 - 1), -1, 0, 2**31 - 2, 2**31 - 1, 2**63 - 1)
@@ -135,11 +135,12 @@ def triton_hash(device: torch.device) -> str:
         from voxradix.keys import kernels
     except ImportError:
         raise NotHere("Triton is not installed") from None
-    for rows in (_edge_rows(129, 33, device), _edge_rows(16, 13, device), _edge_rows(50, 26, device)[::2, ::2]):
+    wide = _edge_rows(50, 26, device)
+    for rows in (_edge_rows(129, 33, device), _edge_rows(16, 13, device), wide[::2, ::2], wide[:, 1:]):
         expected = [row_hash_definition(row) for row in rows.tolist()]
         _require(kernels.hash_rows(rows).tolist() == expected, f"hash_rows differs for {list(rows.shape)}")
     compiled = sum(len(cache[0]) for cache in kernels.hash_rows_kernel.device_caches.values())
-    _require(compiled == 1, f"{compiled} compilations for three shapes")
+    _require(compiled == 1, f"{compiled} compilations for four shapes")
     return "1 compilation"
 
 
@@ -148,15 +149,18 @@ def capture_check(device: torch.device) -> str:
     rows = torch.cat((torch.full((4, 1), _CONTINUE), _frames(4, torch.device("cpu"))[1]), dim=1)
     refused = check(prompt_keys, rows)
     _require(any(f.kind is Kind.HOST_READ for f in refused.findings), "blake2b on the host was not refused")
-    fields, frames = MOSS_LOCAL.fields, _frames(4, torch.device("cpu"))
-    places = [field.word for field in fields], [field.shift for field in fields]
-    ids = (_CONTINUE, MOSS_LOCAL.end_id, 1024, MOSS_LOCAL.key_space, 0)
+    words, shifts = [field.word for field in MOSS_LOCAL.fields], [field.shift for field in MOSS_LOCAL.fields]
+    ids = (_CONTINUE, MOSS_LOCAL.end_id, 1024, MOSS_LOCAL.end_key, MOSS_LOCAL.key_space, 0)
+
     for report in (
         check(lambda rows: seed_keys(rows, end_id=MOSS_LOCAL.end_id), rows),
-        check(lambda stop, codes: publish_rows(stop, codes, *places, *ids), *frames),
+        check(
+            lambda stop, codes: published_by_torch(stop, codes, words, shifts, *ids),
+            *_frames(4, torch.device("cpu")),
+        ),
     ):
         _require(report.ok and "cuda" in report.passes, str(report))
-    return "blake2b refused; keys and operator pass on fake CUDA tensors and on the CPU"
+    return "blake2b refused; keys and published frames pass on fake CUDA tensors and on the CPU"
 
 
 def replay(device: torch.device) -> str:

@@ -13,6 +13,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
+from voxradix.errors import VoxradixError
 from voxradix.keys.seed import MOD, powers, row_hash
 from voxradix.rows import RowLayout
 
@@ -41,7 +42,7 @@ class Difference:
 
 
 def clashing_differences(layout: RowLayout, *, at_least: float) -> list[Difference]:
-    """Differences in two code columns under which at least a share of all rows clash in the folded key.
+    """Differences in two codebooks under which at least a share of all rows clash in the folded key.
 
     All of them, the likeliest first; of a difference and its opposite, one is named.
     """
@@ -49,40 +50,56 @@ def clashing_differences(layout: RowLayout, *, at_least: float) -> list[Differen
     weight = powers(layout.columns)
     found: list[Difference] = []
     for a, b in combinations(layout.code_columns, 2):
-        first = torch.arange(0, layout.bounds[a] - 1)
-        second = torch.arange(2 - layout.bounds[b], layout.bounds[b] - 1)
+        first = torch.arange(codes_in(layout, a))
+        second = torch.arange(1 - codes_in(layout, b), codes_in(layout, b))
         shift = (first[:, None] * weight[a] + second * weight[b]).remainder(MOD)
         stays = (shift.remainder(space) == 0) & (shift <= (1 - at_least) * MOD)
         wraps = ((MOD - shift).remainder(space) == 0) & (shift >= at_least * MOD)
-        for i, j in (stays | wraps).nonzero().tolist():
-            step = (int(first[i]), int(second[j]))
-            if step > (0, 0):
-                moved = int(shift[i, j]) / MOD
-                found.append(Difference((a, b), step, max(moved, 1 - moved)))
+        for hits, share in ((stays, 1 - shift.double() / MOD), (wraps, shift.double() / MOD)):
+            for i, j in hits.nonzero().tolist():
+                step = (int(first[i]), int(second[j]))
+                if step > (0, 0):
+                    found.append(Difference((a, b), step, float(share[i, j])))
     return sorted(found, key=lambda difference: -difference.probability)
 
 
+def codes_in(layout: RowLayout, column: int) -> int:
+    """The codes that stand for sound in a column: those below its pad."""
+    bound = layout.bounds[column]
+    return bound - 1 if layout.pad_code == bound - 1 else bound
+
+
 def forge_folded(row: Tensor, layout: RowLayout, seed: int = 0) -> tuple[Tensor, int]:
-    """Another row with the folded key of ``row`` (int64 [C]), by trying random codes; and how many were tried."""
+    """Another row with the folded key of ``row`` (int64 [C]), by trying random codes; and how many were tried.
+
+    `VoxradixError` when a hundred times the expected tries find none, as in a layout of few rows.
+    """
     space = layout.key_space - layout.key_offset
     target = row_hash(row[None]).remainder(space)
     generator = torch.Generator().manual_seed(seed)
     tried = 0
-    while True:
+    while tried < 100 * space + 100_000:
         rows = row.repeat(16384, 1)
         for column in layout.code_columns:
-            rows[:, column] = torch.randint(layout.bounds[column] - 1, (len(rows),), generator=generator)
-        hits = (row_hash(rows).remainder(space) == target).nonzero()[:, 0]
+            rows[:, column] = torch.randint(codes_in(layout, column), (len(rows),), generator=generator)
+        same = (row_hash(rows).remainder(space) == target) & (rows != row).any(dim=1)
+        hits = same.nonzero()[:, 0]
         if len(hits):
             return rows[hits[0]], tried + int(hits[0]) + 1
         tried += len(rows)
+    raise VoxradixError(f"layout {layout.name}: no second row with this key in {tried} tries")
 
 
 def forge_raw(row: Tensor, layout: RowLayout) -> Tensor:
-    """Another row with the raw hash of ``row`` (int64 [C]): sums of two columns are met with sums of two others."""
+    """Another row with the raw hash of ``row`` (int64 [C]): sums of two columns are met with sums of two others.
+
+    `VoxradixError` for a layout whose first four codebooks are too few or too small to meet the hash.
+    """
+    if layout.codebooks < 4:
+        raise VoxradixError(f"layout {layout.name} has {layout.codebooks} codebooks; it takes 4 to forge a hash")
     a, b, c, d = layout.code_columns[:4]
     weight = powers(layout.columns)
-    size = min(layout.bounds[column] for column in (a, b, c, d)) - 1
+    size = min(1024, *(codes_in(layout, column) for column in (a, b, c, d)))
     codes = torch.arange(size)
 
     def sums(first: int, second: int) -> Tensor:
@@ -99,4 +116,4 @@ def forge_raw(row: Tensor, layout: RowLayout) -> Tensor:
         forged[[a, b, c, d]] = torch.tensor([left // size, left % size, right // size, right % size])
         if not torch.equal(forged, row):
             return forged
-    raise RuntimeError("four codebooks are too small to meet every hash")
+    raise VoxradixError(f"layout {layout.name}: four codebooks of {size} codes are too small to meet this hash")

@@ -7,14 +7,12 @@ where Triton is installed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from voxradix.errors import VoxradixError
 from voxradix.keys.seed import BASE, MOD
 
 _MOD = tl.constexpr(MOD)
@@ -38,7 +36,10 @@ def _absorbed(acc, value):
     return _reduced(acc * _BASE + _reduced(value))
 
 
-@triton.jit(do_not_specialize=["batch", "columns", "row_stride", "column_stride"])
+@triton.jit(
+    do_not_specialize=["batch", "columns", "row_stride", "column_stride"],
+    do_not_specialize_on_alignment=["rows", "raw"],
+)
 def hash_rows_kernel(
     rows,
     raw,
@@ -62,15 +63,16 @@ def hash_rows_kernel(
 @triton.jit(
     do_not_specialize=[
         "batch", "codebooks", "words", "stop_stride", "row_stride", "column_stride",
-        "continue_id", "end_id", "pad_code", "space", "offset",
-    ]
+        "continue_id", "end_id", "pad_code", "end_key", "space", "offset",
+    ],
+    do_not_specialize_on_alignment=["stop", "codes", "places", "rows", "keys", "packed"],
 )  # fmt: skip
 def publish_kernel(
     stop, codes, places, rows, keys, packed,
     batch, codebooks, words, stop_stride, row_stride, column_stride,
-    continue_id, end_id, pad_code, space, offset, BLOCK: tl.constexpr,  # noqa: N803
+    continue_id, end_id, pad_code, end_key, space, offset, BLOCK: tl.constexpr,  # noqa: N803
 ):  # fmt: skip
-    """Rows, keys and packed words of a batch of frames. ``places`` holds word and shift of each column, [C, 2]."""
+    """Rows, keys and packed words of a batch of frames. ``places`` holds the words, then the shifts, of the columns."""
     b = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
     live = b < batch
     ended = tl.load(stop + b * stop_stride, mask=live, other=0) != 0
@@ -85,13 +87,13 @@ def publish_kernel(
             value = tl.where(ended, pad_code.to(tl.int64), code.to(tl.int64))
         tl.store(rows + b * columns + column, value, mask=live)
         acc = _absorbed(acc, value)
-        index = tl.load(places + 2 * column)
-        shift = tl.load(places + 2 * column + 1)
+        index = tl.load(places + column)
+        shift = tl.load(places + columns + column)
         word = tl.where(shift == 0, value, word | (value << shift))  # a shift of 0 opens the next word
         tl.store(packed + b * words + index, word, mask=live)  # the last store of a word holds all of it
     # both below 2**31: a 32-bit remainder, which no GPU needs a call for
     folded = acc.to(tl.uint32) % (space - offset).to(tl.uint32)
-    tl.store(keys + b, tl.where(ended, end_id.to(tl.int64), folded.to(tl.int64) + offset), mask=live)
+    tl.store(keys + b, tl.where(ended, end_key.to(tl.int64), folded.to(tl.int64) + offset), mask=live)
 
 
 def hash_rows(rows: Tensor) -> Tensor:
@@ -99,16 +101,18 @@ def hash_rows(rows: Tensor) -> Tensor:
     raw = torch.empty(rows.shape[0], dtype=torch.int64, device=rows.device)
     if rows.shape[0]:
         grid = (triton.cdiv(rows.shape[0], BLOCK),)
-        hash_rows_kernel[grid](rows, raw, *rows.shape, *rows.stride(), BLOCK=BLOCK, num_warps=1)
+        with torch.cuda.device_of(rows):
+            hash_rows_kernel[grid](rows, raw, *rows.shape, *rows.stride(), BLOCK=BLOCK, num_warps=1)
     return raw
 
 
 def publish(
     stop: Tensor,
     codes: Tensor,
-    words: Sequence[int],
-    shifts: Sequence[int],
+    places: Tensor,
+    words: int,
     ids: tuple[int, int, int],
+    end_key: int,
     space: int,
     offset: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -117,29 +121,29 @@ def publish(
     Args:
         stop: bool [B].
         codes: int [B, codebooks], any strides.
-        words: The word of the packed row that each column lies in.
-        shifts: Its shift there.
+        places: int64 [2, 1 + codebooks], the word and the shift of each column; it must be contiguous.
+        words: Words of a packed row.
         ids: The text id of a frame that goes on, the text id of one that ended, and the pad code.
+        end_key: The key of a frame that ended.
         space: Keys of frames that go on lie in ``[offset, space)``.
         offset: The lowest of them.
     """
     batch, codebooks = codes.shape
+    if stop.shape != (batch,) or stop.dtype != torch.bool or places.shape != (2, codebooks + 1):
+        raise VoxradixError(
+            f"stop is {stop.dtype} {list(stop.shape)} and places {list(places.shape)} for codes {list(codes.shape)}; "
+            f"they must be bool [{batch}] and [2, {codebooks + 1}]"
+        )
     rows, keys, packed = (
         torch.empty(shape, dtype=torch.int64, device=codes.device)
-        for shape in ((batch, codebooks + 1), (batch,), (batch, words[-1] + 1))
+        for shape in ((batch, codebooks + 1), (batch,), (batch, words))
     )
     if batch:
-        places = _places(tuple(words), tuple(shifts), codes.device)
         grid = (triton.cdiv(batch, BLOCK),)
-        publish_kernel[grid](
-            stop.view(torch.uint8), codes, places, rows, keys, packed,
-            batch, codebooks, words[-1] + 1, stop.stride(0), *codes.stride(), *ids, space, offset,
-            BLOCK=BLOCK, num_warps=1,
-        )  # fmt: skip
+        with torch.cuda.device_of(codes):
+            publish_kernel[grid](
+                stop.view(torch.uint8), codes, places, rows, keys, packed,
+                batch, codebooks, words, stop.stride(0), *codes.stride(), *ids, end_key, space, offset,
+                BLOCK=BLOCK, num_warps=1,
+            )  # fmt: skip
     return rows, keys, packed
-
-
-@cache
-def _places(words: tuple[int, ...], shifts: tuple[int, ...], device: torch.device) -> Tensor:
-    """Word and shift of each column, int64 [C, 2]. Made at the first call, which comes before any capture."""
-    return torch.tensor(list(zip(words, shifts, strict=True)), device=device)

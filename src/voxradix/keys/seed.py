@@ -44,6 +44,8 @@ def row_hash(rows: Tensor) -> Tensor:
     Elementwise int64 operations over a static column count: no host read, no data-dependent shape, so it may
     be captured in a graph. Any int64 value is allowed; negative ones take the floor remainder.
     """
+    if rows.is_floating_point() or rows.is_complex():
+        raise VoxradixError(f"rows have dtype {rows.dtype}; they must be integers")
     reduced = rows.to(torch.int64).remainder(MOD)
     acc = reduced.new_zeros(rows.shape[0])
     for column in range(rows.shape[1]):
@@ -77,9 +79,13 @@ class ShortHash:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """The raw polynomial of rows int [B, C] inside the layout: int64 [B] in ``[0, MOD)``."""
-        if rows.device.type == "cpu":  # torch has an integer product on the CPU alone
-            return torch.mv(rows.to(torch.int64), self._powers).remainder(MOD)
-        return (rows * self._powers).sum(dim=1).remainder(MOD)
+        product = torch.mv if rows.device.type == "cpu" else _product  # torch has integer products on the CPU alone
+        return product(rows.to(torch.int64), self._powers).remainder(MOD)
+
+
+def _product(rows: Tensor, weights: Tensor) -> Tensor:
+    """`torch.mv` of integers, on any device."""
+    return (rows * weights).sum(dim=1)
 
 
 def fastest_hash(layout: RowLayout, device: torch.device | str = "cpu") -> RowHash:
@@ -87,8 +93,10 @@ def fastest_hash(layout: RowLayout, device: torch.device | str = "cpu") -> RowHa
     return ShortHash(layout, device) if largest_sum(layout) < 2**63 else row_hash
 
 
-def fold_keys(raw: Tensor, ended: Tensor, *, end_key: int, space: int = SPACE, offset: int = 0) -> Tensor:
+def fold_keys(raw: Tensor, ended: Tensor, end_key: int, space: int = SPACE, offset: int = 0) -> Tensor:
     """Fold raw hashes (int64 [B]) into ``[offset, space)``; rows that ``ended`` (bool [B]) get ``end_key``."""
+    if not 0 <= offset < space:
+        raise VoxradixError(f"keys cannot fold into [{offset}, {space})")
     return torch.where(ended, end_key, raw.remainder(space - offset) + offset)
 
 
@@ -101,7 +109,8 @@ def seed_keys(rows: Tensor, *, end_id: int, space: int = SPACE, offset: int = 0)
         space: First id that a continuing row's key must stay below.
         offset: Lowest key of a continuing row.
     """
-    return fold_keys(row_hash(rows), rows[:, 0] == end_id, end_key=end_id, space=space, offset=offset)
+    ended = rows[:, 0].to(torch.int64) == end_id  # narrower integers would wrap the id
+    return fold_keys(row_hash(rows), ended, end_key=end_id, space=space, offset=offset)
 
 
 def row_keys(rows: Tensor, layout: RowLayout, *, ended: Tensor | None = None, row_hash: RowHash = row_hash) -> Tensor:

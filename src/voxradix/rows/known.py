@@ -17,13 +17,14 @@ MOSS_LOCAL = RowLayout(
 """MOSS-TTS Local v1.5: text, 12 codebooks of 1024 and a pad; audio end 151670 (the model's config.json)."""
 
 MOSS_DELAY = RowLayout(
-    "moss_tts_delay", (151936, *(1025,) * 32), key_space=SPACE, pad_code=1024, end_id=151653, end_key=151653
+    "moss_tts_delay", (155648, *(1025,) * 32), key_space=SPACE, pad_code=1024, end_id=151653, end_key=151653
 )
 """MOSS-TTS Delay: text, 32 delayed codebooks of 1024 and a pad; the audio ends with text id 151653, and the request
-later with 151645 (OpenMOSS/MOSS-TTS, moss_tts_delay/configuration_moss_tts.py)."""
+later with 151645 (OpenMOSS/MOSS-TTS, moss_tts_delay/configuration_moss_tts.py; the vocabulary of 155648 is that of
+its public ports)."""
 
 MOSS_TTSD = RowLayout(
-    "moss_ttsd", (151936, *(1025,) * 16), key_space=SPACE, pad_code=1024, end_id=151653, end_key=151653
+    "moss_ttsd", (155648, *(1025,) * 16), key_space=SPACE, pad_code=1024, end_id=151653, end_key=151653
 )
 """MOSS-TTSD v1.0: as MOSS-TTS Delay with 16 codebooks (OpenMOSS/MOSS-TTS, docs/moss_ttsd_model_card.md; its ids are
 taken from the class it shares with Delay)."""

@@ -14,6 +14,9 @@ from voxradix.errors import VoxradixError
 WORD_BITS = 63
 """Bits of an int64 word a packed row may use: the sign bit stays clear, so words compare as they look."""
 
+MOST_KEYS = 2**31 - 1
+"""The values of the raw row hash: a wider fold would not be filled."""
+
 
 @dataclass(frozen=True)
 class Field:
@@ -43,7 +46,8 @@ class RowLayout:
         name: The family the layout belongs to, for messages.
         bounds: For each column, the first value that is too large (its values are ``0 .. bound - 1``).
         text_column: Where the text id stands; None for rows of codes alone.
-        pad_code: The code that stands in a codebook that says nothing; None where there is none.
+        pad_code: The code that stands in a codebook that says nothing, in the codebooks that have one; None where
+            there is none.
         end_rule: How a row ends the audio.
         end_id: The id that the rule looks for.
         end_column: The column that `EndRule.COLUMN` looks in.
@@ -73,10 +77,16 @@ class RowLayout:
                 )
         if not self.bounds:
             raise VoxradixError(f"layout {self.name}: a row needs at least one column")
-        if not 0 <= self.key_offset < self.key_space:
+        if not 0 <= self.key_offset < self.key_space or self.key_space - self.key_offset > MOST_KEYS:
             raise VoxradixError(
-                f"layout {self.name}: keys fold into [{self.key_offset}, {self.key_space}); it must not be empty"
+                f"layout {self.name}: keys fold into [{self.key_offset}, {self.key_space}); it must hold 1 to "
+                f"{MOST_KEYS} keys"
             )
+        for name, place in (("text_column", self.text_column or 0), ("end_column", self.end_column)):
+            if not 0 <= place < len(self.bounds):
+                raise VoxradixError(
+                    f"layout {self.name}: {name} is {place}; it must lie in 0 .. {len(self.bounds) - 1}"
+                )
         if self.key_offset <= self.end_key < self.key_space:
             raise VoxradixError(
                 f"layout {self.name}: end key {self.end_key} lies in [{self.key_offset}, {self.key_space}), where "
@@ -105,7 +115,7 @@ class RowLayout:
         """
         if self.end_rule is EndRule.MASK:
             raise VoxradixError(f"layout {self.name}: the end is told {self.end_rule.value}; give the mask")
-        hits = rows.eq(self.end_id)
+        hits = rows.to(torch.int64).eq(self.end_id)  # narrower integers would wrap the id
         if self.end_rule is EndRule.COLUMN:
             return hits[:, self.end_column]
         codes = torch.stack([hits[:, column] for column in self.code_columns], dim=1)
