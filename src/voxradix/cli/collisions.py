@@ -19,6 +19,7 @@ from voxradix.errors import VoxradixError
 from voxradix.keys import MOD, pack_rows, row_hash
 from voxradix.keys.collisions import (
     LATTICE_STEP,
+    Count,
     Difference,
     clashing_differences,
     clashing_pairs,
@@ -51,17 +52,6 @@ def _spaces(layout: RowLayout) -> list[Space]:
         Space("raw M31", MOD, row_hash),
         Space("packed row", None, lambda rows: pack_rows(rows, layout)),
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """Clashing pairs among ``rows`` different rows: measured, and expected of keys spread evenly."""
-
-    source: str
-    space: str
-    rows: int
-    measured: int
-    expected: float
 
 
 def run_collisions(plots: Path | None, frames: int, seed: int) -> None:

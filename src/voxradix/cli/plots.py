@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from voxradix.errors import VoxradixError
-from voxradix.keys.collisions import Difference
+from voxradix.keys.collisions import Count, Difference
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from voxradix.cli.collisions import Count
 
 
 def plot_counts(counts: list[Count], path: Path) -> None:

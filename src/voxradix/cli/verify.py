@@ -132,7 +132,7 @@ def triton_hash(device: torch.device) -> str:
     if device.type != "cuda":
         raise NotHere("needs a GPU; interpreted and compiled ahead of time in the tests")
     try:
-        from voxradix.keys import kernels
+        import voxradix.keys.kernels as kernels
     except ImportError:
         raise NotHere("Triton is not installed") from None
     wide = _edge_rows(50, 26, device)

@@ -33,6 +33,17 @@ def expected_pairs(count: int, space: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
+class Count:
+    """Clashing pairs among ``rows`` different rows: measured, and expected of keys spread evenly."""
+
+    source: str
+    space: str
+    rows: int
+    measured: int
+    expected: float
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
     """A difference in two columns under which rows clash, and the share of rows that do."""
 

@@ -93,7 +93,7 @@ def written_rows(stop: Tensor, codes: Tensor, continue_id: int, end_id: int, pad
 def _kernels() -> ModuleType | None:
     """The Triton kernels, or None where Triton is not installed."""
     try:
-        from voxradix.keys import kernels
+        import voxradix.keys.kernels as kernels
     except ImportError:
         return None
     return kernels
