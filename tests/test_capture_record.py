@@ -150,6 +150,28 @@ def test_a_constant_written_in_place_is_made_anew() -> None:
         assert torch.equal(recording.replay(X * scale), fn(X * scale))
 
 
+def test_a_number_written_in_place_is_put_back() -> None:
+    def fn(x: Tensor) -> Tensor:
+        scale = torch.tensor(0.5)
+        scale.add_(1)
+        return x * scale
+
+    recording = record(fn, X)
+    for _ in range(3):
+        assert torch.equal(recording.replay(X), X * 1.5)
+    assert check(fn, X).ok
+
+
+def test_constants_that_are_returned_are_made_anew() -> None:
+    recording = record(lambda x: (torch.zeros(3), torch.arange(3) * 2, torch.tensor(0.5), x * 1), X)
+    expected = [torch.zeros(3), torch.tensor([0, 2, 4]), torch.tensor(0.5), X]
+    for _ in range(3):
+        outputs = recording.replay(X)
+        assert all(map(torch.equal, outputs, expected))
+        for output in outputs:
+            output.add_(5)
+
+
 def test_a_replay_draws_anew_as_the_call_does() -> None:
     recording = record(lambda x: F.dropout(x, 0.5) + torch.rand_like(x), X)
     torch.manual_seed(5)
