@@ -62,6 +62,8 @@ HOST_READS: dict[str, tuple[Callable2, str]] = {
     "to the host": (lambda x, i: x.to("cpu"), "Tensor.to"),
     "to the host's device": (lambda x, i: x.to(torch.device("cpu")), "Tensor.to"),
     "to the host without blocking": (lambda x, i: x.to("cpu", non_blocking=True), "Tensor.to"),
+    "empty_like on the host": (lambda x, i: torch.empty_like(x, device="cpu").copy_(x), "aten.copy_"),
+    "new_empty on the host": (lambda x, i: x.new_empty((4, 4), device="cpu").copy_(x), "aten.copy_"),
     "to pinned memory, waiting": (copies_to_pinned_and_waits, "aten.copy_"),
 }
 
@@ -90,6 +92,7 @@ COPIES: dict[str, tuple[Callable2, str]] = {
     "copy_ from the host": (lambda x, i: x.copy_(torch.zeros(4, 4)), "aten.copy_"),
     "a list as index": (lambda x, i: x[[0, 2]], "aten.lift_fresh"),
     "a host tensor as index": (lambda x, i: x[torch.tensor([0, 2])], "aten.index"),
+    "rand_like on the host": (lambda x, i: torch.rand_like(x, device="cpu").to(x.device) + x, "Tensor.to"),
     "pinned, waiting": (lambda x, i: x + torch.zeros(4).pin_memory().to(x.device), "Tensor.to"),
 }
 
@@ -98,6 +101,8 @@ OWN_GENERATOR = torch.Generator().manual_seed(3)
 
 HOST_RANDOM: dict[str, tuple[Callable2, str]] = {
     "rand on the host": (lambda x, i: x + torch.rand(4).to(x.device), "aten.rand"),
+    "rand_like on the host": (lambda x, i: torch.rand_like(x, device="cpu").to(x.device) + x, "aten.rand_like"),
+    "rand_like of the host": (lambda x, i: torch.rand_like(torch.zeros(4)).to(x.device) + x, "aten.rand_like"),
     "uniform_ on the host": (lambda x, i: x + torch.zeros(4).uniform_().to(x.device), "aten.uniform_"),
     "a generator of the host": (lambda x, i: x + torch.rand(4, device=x.device, generator=OWN_GENERATOR), "aten.rand"),
     "random": (lambda x, i: x * random.random(), "random.random"),
@@ -107,6 +112,13 @@ HOST_RANDOM: dict[str, tuple[Callable2, str]] = {
     "numpy's global state": (lambda x, i: x * np.random.rand(), "numpy.random"),
 }
 
+MISPLACED: dict[str, tuple[Callable2, str]] = {
+    "zeros": (lambda x, i: x + torch.zeros(4), "aten.add"),
+    "a list": (lambda x, i: x + torch.tensor([1.0, 2, 3, 4]), "aten.add"),
+    "zeros_like on the host": (lambda x, i: torch.zeros_like(x, device="cpu") + x, "aten.add"),
+    "new_zeros on the host": (lambda x, i: x.new_zeros(4, device="cpu") + x, "aten.add"),
+}
+
 HAZARDS = [
     pytest.param(kind, fn, operator, id=f"{kind}: {name}")
     for kind, cases in (
@@ -114,8 +126,7 @@ HAZARDS = [
         (Kind.DYNAMIC_SHAPE, DYNAMIC_SHAPES),
         (Kind.PAGEABLE_COPY, COPIES),
         (Kind.HOST_RANDOM, HOST_RANDOM),
-        (Kind.MISPLACED, {"zeros": (lambda x, i: x + torch.zeros(4), "aten.add")}),
-        (Kind.MISPLACED, {"a list": (lambda x, i: x + torch.tensor([1.0, 2, 3, 4]), "aten.add")}),
+        (Kind.MISPLACED, MISPLACED),
         (Kind.RAISES, {"synchronize": (lambda x, i: torch.cuda.synchronize(), "AssertionError")}),
         (Kind.RAISES, {"shapes": (lambda x, i: x @ x[:, :2].T, "RuntimeError")}),
     )
@@ -213,6 +224,9 @@ ORDINARY: dict[str, Callable2] = {
     "cat": lambda x, i: torch.cat([torch.stack([row * 2 for row in x]), F.pad(x, (0, 0, 1, 1))]),
     "a static loop": accumulates,
     "factories on the device": lambda x, i: torch.arange(4, device=x.device) + x.new_zeros(4) + torch.full_like(x, 2),
+    "zeros_like on the device": lambda x, i: torch.zeros_like(torch.empty(4), device=x.device) + x,
+    "new_zeros on the device": lambda x, i: torch.empty(3).new_zeros(4, device=x.device) + x,
+    "rand_like on the device": lambda x, i: torch.rand_like(torch.empty(4), device=x.device) + x,
     "factories on cuda": lambda x, i: x + torch.ones(4, device="cuda") if x.is_cuda else x + 1,
     "a device context": under_a_device,
     "one_hot": lambda x, i: (F.one_hot(i, 5), F.one_hot(i, num_classes=4)),
