@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from torch import Tensor
 from tests import checkpoints
 from tests.capturing import ALL, CPU, SIZES, I, X, branch, line_of, requests
 from voxradix import keys
-from voxradix.capture import Finding, Kind, Report, check
+from voxradix.capture import Finding, Kind, Report, check, record
 from voxradix.engine.runner import BatchChooser
 from voxradix.errors import VoxradixError
 from voxradix.models.moss_local import MossLocal, load
@@ -165,6 +166,58 @@ def test_a_check_refuses_other_inputs_of_another_shape() -> None:
         check(lambda x: x, X, others=[])
     with pytest.raises(VoxradixError):
         check(lambda x: x, torch.empty(3, device="meta"))
+
+
+@pytest.mark.parametrize("value", [3, None, [X], X.to_sparse()])
+def test_inputs_that_are_no_dense_tensors_are_refused(value: Any) -> None:
+    for refuses in (
+        lambda: check(lambda x: x, value),
+        lambda: check(lambda x: x, X, others=[value]),
+        lambda: record(lambda x: x, value),
+        lambda: record(lambda x: x * 2, X).replay(value),
+    ):
+        with pytest.raises(VoxradixError, match="input 0"):
+            refuses()
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bfloat16, torch.uint16, torch.complex64, torch.bool])
+def test_inputs_of_any_dtype_are_varied(dtype: torch.dtype) -> None:
+    report = check(lambda x: x.clone(), torch.arange(4).to(dtype))
+    assert report.ok and "rewritten" in report.passes, str(report)
+
+
+@pytest.mark.parametrize(
+    ("fn", "example"),
+    [
+        (lambda a: a @ a.t(), torch.randn(8, 4).t()),
+        (lambda a: a.sum(-1), torch.randn(64, 33).t()),
+        (lambda a: a.sum(-1), torch.randn(33, 1).expand(33, 64)),
+    ],
+)
+def test_other_inputs_lie_in_memory_as_the_examples_do(fn: Callable[[Tensor], Tensor], example: Tensor) -> None:
+    assert check(fn, example).ok
+    assert check(fn, example, others=[(example * 3).contiguous()]).ok
+
+
+@pytest.mark.parametrize("ids", [[[7, 90]], [7], [0], [5, 5], 3])
+def test_inputs_of_one_row_are_varied(ids: Any) -> None:
+    report = check(lambda ids: ids * 2, torch.tensor(ids))
+    assert report.ok and "rewritten" in report.passes, str(report)
+
+
+def test_a_check_that_could_not_rewrite_its_inputs_is_not_ok() -> None:
+    ids = torch.tensor([[7, 90]])
+
+    def looks_up(ids: Tensor) -> Tensor:
+        return ids.new_zeros(8)[ids[:, 0]] + ids.new_zeros(100)[ids[:, 1]]
+
+    report = check(looks_up, ids)
+    assert not report.findings and not report.ok
+    assert "no rewritten pass: on other values it raises IndexError" in str(report)
+    assert check(looks_up, ids, others=[torch.tensor([[3, 20]])]).ok
+    assert check(lambda ids, x: looks_up(ids) * x[:, 0], ids, X[:1]).ok  # x alone is varied then
+    report = check(looks_up, ids, others=[ids])
+    assert not report.ok and "could not be given other values" in str(report)
 
 
 # the engine's own code
