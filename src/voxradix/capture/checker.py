@@ -6,17 +6,17 @@ import gc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from voxradix.capture.finding import Finding, Kind, Report, same_spot
 from voxradix.capture.hazard import Unplaced
 from voxradix.capture.line import Line, defining_line, raising_line
 from voxradix.capture.randomness import HostRandom
-from voxradix.capture.recorder import Recording
+from voxradix.capture.recorder import Recording, require
 from voxradix.capture.storage import Undo, key_of, same_bits, tensors_in
 from voxradix.capture.tape import Tape
 from voxradix.capture.trace import Ref, differences
+from voxradix.capture.variation import laid_out, variations
 from voxradix.capture.watch import Listener, Watch
 from voxradix.errors import VoxradixError
 
@@ -26,8 +26,7 @@ def check(fn: Callable[..., object], *inputs: Tensor, others: Sequence[Tensor] |
 
     ``inputs`` are CPU tensors that stand for the graph's static inputs on the device; every call gets copies.
     ``others`` are inputs of the same shapes and dtypes to rewrite them with; without them, others are made from
-    the examples: rows rolled, floats also halved and moved by a quarter, so values stay in the range a callable
-    may index or scale by. An integer tensor whose rows are all equal cannot be varied so.
+    the examples, as `variation.variations` says.
 
     ``fn`` is called five times or so, without gradients; random states and the tensors of its own that it writes
     are put back, its other state is not. The passes, named in `Report.passes`:
@@ -37,7 +36,7 @@ def check(fn: Callable[..., object], *inputs: Tensor, others: Sequence[Tensor] |
       Python calls on tensors, what outlives it, random states of the host.
     * **repeat**: a third call on equal inputs does the same, operator by operator.
     * **rewritten**: a call on other inputs does the same but for the values, and a recording replayed on those
-      inputs gives its bits.
+      inputs gives its bits. Where no others can be made, or the callable raises on them, the report is not ok.
     * **cuda**: tensors made from the inputs say they lie on cuda:0 and what is made without a device lies on the
       host. It judges placement (host reads, shapes, copies, host draws) in the CPU pass's stead if it comes to its
       end; it stops where the callable works on a tensor of its own, as nothing says where that would lie. Without
@@ -49,23 +48,29 @@ def check(fn: Callable[..., object], *inputs: Tensor, others: Sequence[Tensor] |
     that wait for the device inside and are not listed in `hazard`; whether a CUDA kernel computes the same bits;
     branches that these inputs do not take.
     """
-    if others is None:
-        others = [_another(tensor) for tensor in inputs]
-    _require(inputs, others)
+    require(inputs)
+    if others is not None:
+        _require_like(inputs, others)
+        candidates = [tuple(map(laid_out, others, inputs))]
+        candidates = [others for others in candidates if not all(map(same_bits, inputs, others))]
+    else:
+        candidates = variations(inputs)
     findings: list[Finding] = []
     passes: list[str] = []
-    _run(fn, inputs, others, findings, passes)
-    return Report(tuple(findings), tuple(passes))
+    missing: dict[str, str] = {}
+    _run(fn, inputs, candidates, findings, passes, missing)
+    return Report(tuple(findings), tuple(passes), missing)
 
 
 def _run(
     fn: Callable[..., object],
     inputs: Sequence[Tensor],
-    others: Sequence[Tensor],
+    candidates: Sequence[Sequence[Tensor]],
     findings: list[Finding],
     passes: list[str],
+    missing: dict[str, str],
 ) -> None:
-    """Run the passes, adding what each finds."""
+    """Run the passes, adding what each finds, and why one could not be made."""
 
     def add(*found: Finding) -> None:
         for finding in found:
@@ -98,9 +103,11 @@ def _run(
     passes.append("repeat")
     add(*differences(judged.watch.entries, again.watch.entries, "on the same inputs"))
 
-    fresh = _call(fn, others)
-    if fresh.raised is not None or all(map(same_bits, inputs, others)):
+    rewritten = _call_on_others(fn, candidates)
+    if isinstance(rewritten, str):
+        missing["rewritten"] = rewritten
         return None
+    others, fresh = rewritten
     passes.append("rewritten")
     add(*differences(again.watch.entries, fresh.watch.entries, "on rewritten inputs"))
     if not any(finding.kind in (Kind.STALE, Kind.DYNAMIC_SHAPE) for finding in findings):
@@ -149,6 +156,20 @@ def _call_on_cuda(fn: Callable[..., object], inputs: Sequence[Tensor]) -> _Seen 
         return _call(fn, inputs, cuda=True)
     except Unplaced:
         return None
+
+
+def _call_on_others(
+    fn: Callable[..., object], candidates: Sequence[Sequence[Tensor]]
+) -> tuple[Sequence[Tensor], _Seen] | str:
+    """A call on the first of the other inputs that the callable takes; a text that says why there is none."""
+    why = "the inputs could not be given other values; pass some as others"
+    for others in candidates:
+        seen = _call(fn, others)
+        if seen.raised is None:
+            return others, seen
+        raised = seen.raised
+        why = f"on other values it raises {raised.operator}, {raised.detail}, at {raised.where}"
+    return why
 
 
 def _outliving(seen: _Seen) -> Iterator[Finding]:
@@ -212,20 +233,10 @@ def _replayed(recorded: _Seen, tape: Tape, others: Sequence[Tensor], fresh: _See
             yield Finding(Kind.STALE, entry.operator, str(entry.line), detail)
 
 
-def _another(tensor: Tensor) -> Tensor:
-    """Other values of the same kind: rows rolled; floats also halved and moved by a quarter."""
-    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
-        return tensor.detach().flatten().roll(1).view(tensor.shape) * 0.5 + 0.25
-    if tensor.dtype is torch.bool:
-        return ~tensor
-    return tensor.roll(1, dims=0) if tensor.ndim else tensor.clone()
-
-
-def _require(inputs: Sequence[Tensor], others: Sequence[Tensor]) -> None:
+def _require_like(inputs: Sequence[Tensor], others: Sequence[Tensor]) -> None:
     if len(inputs) != len(others):
         raise VoxradixError(f"{len(others)} other inputs for {len(inputs)} inputs")
+    require(others, "other input")
     for number, (tensor, other) in enumerate(zip(inputs, others, strict=True)):
-        if tensor.device.type != "cpu":
-            raise VoxradixError(f"input {number} lies on {tensor.device}; the check takes CPU tensors")
         if (tensor.shape, tensor.dtype) != (other.shape, other.dtype):
             raise VoxradixError(f"other input {number} has not the shape and dtype of input {number}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -59,21 +60,32 @@ class Report:
 
     Attributes:
         findings: What would break, in the order of its discovery.
-        passes: The passes that ran to their end; see `checker.check`. A pass that is missing could not say
-            anything, so its kinds of findings may be missing too.
+        passes: The passes that ran to their end; see `checker.check`.
+        missing: Why a pass could not be made, by its name, where no finding says it. Its kinds of findings may
+            be missing too.
     """
 
     findings: tuple[Finding, ...]
     passes: tuple[str, ...]
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found."""
-        return not self.findings
+        """Whether nothing was found and every kind of finding was looked for.
+
+        A missing cuda pass alone is no hindrance: the cpu pass judges the same kinds then, and only takes it on
+        trust that what is made without a device, and the callable's own tensors, lie where they should.
+        """
+        return not self.findings and self.missing.keys() <= {"cuda"}
 
     def __str__(self) -> str:
-        """The findings, one after the other, under a line that counts them."""
+        """The findings, one after the other, under a line that counts them, and the missing passes."""
         passes = f"passes: {', '.join(self.passes) or 'none'}"
         if self.ok:
-            return f"nothing would break capture ({passes})"
-        return "\n".join([f"{len(self.findings)} would break capture ({passes})", *map(str, self.findings)])
+            head = f"nothing would break capture ({passes})"
+        elif self.findings:
+            head = f"{len(self.findings)} would break capture ({passes})"
+        else:
+            head = f"nothing found, but not all was looked for ({passes})"
+        absent = [f"no {name} pass: {why}" for name, why in self.missing.items()]
+        return "\n".join([head, *map(str, self.findings), *absent])

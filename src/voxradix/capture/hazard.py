@@ -56,8 +56,6 @@ def hazards(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], pl
         raise Unplaced
     if not tensors:
         return
-    if torch.Tag.nondeterministic_seeded in tags and places.joint(tensors) is Place.HOST:
-        yield Kind.HOST_RANDOM, "it draws on the host"
     if all(places.of(tensor) is Place.HOST for tensor in tensors):
         return
     if name == "aten::copy_":

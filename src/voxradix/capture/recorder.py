@@ -55,11 +55,25 @@ class Recording(Generic[R]):
         if len(inputs) != len(self.inputs):
             raise VoxradixError(f"{len(inputs)} inputs for a recording of {len(self.inputs)}")
         for number, (buffer, value) in enumerate(zip(self.inputs, inputs, strict=True)):
+            if not isinstance(value, Tensor) or value.layout is not torch.strided:
+                kind = value.layout if isinstance(value, Tensor) else type(value).__name__
+                raise VoxradixError(f"input {number} is a {kind}; the recording takes a dense tensor")
             if buffer.shape != value.shape or buffer.dtype != value.dtype:
                 given = f"{value.dtype} {tuple(value.shape)}"
                 raise VoxradixError(
                     f"input {number} is {given}; the recording takes {buffer.dtype} {tuple(buffer.shape)}"
                 )
+
+
+def require(inputs: Sequence[object], name: str = "input") -> None:
+    """Raise `VoxradixError` unless all inputs are dense tensors on the CPU."""
+    for number, value in enumerate(inputs):
+        if not isinstance(value, Tensor):
+            raise VoxradixError(f"{name} {number} is a {type(value).__name__}; only tensors can be rewritten")
+        if value.device.type != "cpu":
+            raise VoxradixError(f"{name} {number} lies on {value.device}; capture takes CPU tensors")
+        if value.layout is not torch.strided or value.is_nested or value.is_quantized:
+            raise VoxradixError(f"{name} {number} is no dense tensor")
 
 
 def record(fn: Callable[..., R], *inputs: Tensor) -> Recording[R]:
@@ -71,6 +85,7 @@ def record(fn: Callable[..., R], *inputs: Tensor) -> Recording[R]:
     call does what no graph can hold; that what is baked in stays true is for `checker.check` to say, which calls
     more than once.
     """
+    require(inputs)
     buffers = tuple(tensor.detach().clone(memory_format=torch.contiguous_format) for tensor in inputs)
     tape = Tape()
     watch = Watch(buffers, listener=tape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from voxradix.capture.hazard import written
 from voxradix.capture.step import bound
 from voxradix.capture.storage import key_of, tensors_in
 
+_LIFT = torch.ops.aten.lift_fresh.default
 _EMPTY = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 
 
@@ -50,12 +52,14 @@ class Tape:
     """A `watch.Listener` that keeps what a replay must do.
 
     A result that shares memory with an argument is a view and needs no replay: it shows what its base holds.
+    Values written in the code, which no operator makes, are kept, so that a replay can put them back.
     """
 
     def __init__(self) -> None:
         """An empty tape."""
         self._calls: list[_Call] = []
         self._blank: list[Tensor] = []  # made without values; kept, so that their keys stay theirs
+        self._literals: list[tuple[Tensor, Tensor]] = []  # values written in the code, and copies of them
 
     def __call__(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> None:
         """Keep one operator call, after it ran."""
@@ -63,29 +67,36 @@ class Tape:
         results = tuple(tensors_in(result))
         fresh = tuple(index for index, tensor in enumerate(results) if key_of(tensor) not in reads)
         writes = frozenset(key_of(tensor) for tensor in written(func, args, kwargs))
-        if func._schema.name.removeprefix("aten::") in _EMPTY:
+        if func is _LIFT:
+            self._literals.extend((_freeze(tensor), tensor.clone()) for tensor in results)
+        elif func._schema.name.removeprefix("aten::") in _EMPTY:
             self._blank.extend(map(_freeze, results))
         elif (fresh or writes) and torch.Tag.inplace_view not in func.tags:
             frozen = _freeze(tuple(args)), _freeze(kwargs), _freeze(results)
             self._calls.append(_Call(func, *frozen, fresh, reads, writes))
 
     def steps(self, outputs: object) -> list[Callable[[], object]]:
-        """The calls as functions of nothing, without those that make what is never used or always the same."""
+        """The calls as functions of nothing, without those that make what is never used or always the same.
+
+        What is written in the call or returned, where a caller may write it, is not always the same.
+        """
         returned = frozenset(map(key_of, tensors_in(outputs)))
         used = returned.union(*(call.reads for call in self._calls))
         overwritten = frozenset[int]().union(*(call.writes for call in self._calls))
+        altered = overwritten | returned
         constant: set[int] = set()
         calls: list[_Call] = []
         for call in self._calls:
             pure = not call.writes and torch.Tag.nondeterministic_seeded not in call.func.tags
-            if pure and call.reads <= constant and call.made.isdisjoint(overwritten):
+            if pure and call.reads <= constant and call.made.isdisjoint(altered):
                 constant |= call.made
             elif not pure or not call.made.isdisjoint(used):
                 calls.append(call)
         owned = frozenset(map(key_of, self._blank)).union(*(call.made for call in calls))
         kept = [[i for i in call.fresh if key_of(call.results[i]) in used] for call in calls]
         moved = _reuse(calls, owned - returned - constant)
-        return [
+        restored = [partial(tensor.copy_, values) for tensor, values in self._literals if key_of(tensor) in altered]
+        return restored + [
             bound(call.func, call.args, call.kwargs, call.results, call.fresh, keep)
             for call, keep in zip(moved, kept, strict=True)
         ]

@@ -65,6 +65,7 @@ class Watch:
         self._muted = False
         self._checking = False  # inside a call that reads values on the CPU alone, to check them
         self._asked: Place | None = None  # where the Python call that is running makes its tensors
+        self._explicit = False  # whether it says so itself, by a device
         for number, tensor in enumerate(inputs):
             self.table.name(tensor, Origin("input", number))
             self._places.put(tensor, Place.DEVICE)
@@ -105,7 +106,7 @@ class Watch:
             if self._undo is not None and self.table.origin(target).place == "outside":
                 self._undo.keep(target)
         result = func(*args, **kwargs)
-        self._settle(func, list(tensors_in((args, kwargs))), list(tensors_in(result)), targets)
+        self._settle(func, args, kwargs, list(tensors_in(result)), targets)
         if self._listener is not None:
             self._listener(func, args, kwargs, result)
         return result
@@ -147,17 +148,29 @@ class Watch:
         if kind is Kind.HOST_READ and any(key_of(tensor) in self.derived for tensor in tensors_in(read)):
             self.first_hand.append(finding)
 
-    def _settle(self, func: OpOverload, inputs: list[Tensor], outputs: list[Tensor], targets: list[Tensor]) -> None:
+    def _settle(
+        self,
+        func: OpOverload,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        outputs: list[Tensor],
+        targets: list[Tensor],
+    ) -> None:
         """Note where the results of an operator call come from and lie."""
+        inputs = list(tensors_in((args, kwargs)))
+        draws = torch.Tag.nondeterministic_seeded in func.tags
         if func is _LIFT:
             place = self._asked or Place.HOST
+        elif self._asked is not None and self._explicit and kwargs.get("device") is not None:
+            place = self._asked  # a device that is named outweighs those of the arguments
         elif inputs:
             place = self._places.joint(inputs)
+        elif draws:
+            place = self._asked or Place.HOST  # in every pass, as the generator is the host's
         else:
             place = self._asked or (Place.HOST if self._places.named else Place.DEVICE)
-            if torch.Tag.nondeterministic_seeded in func.tags and self._asked in (None, Place.HOST):
-                self._find(str(func), (Kind.HOST_RANDOM, "it draws on the host"))
-                place = Place.HOST
+        if draws and place is Place.HOST:
+            self._find(str(func), (Kind.HOST_RANDOM, "it draws on the host"))
         derived = any(key_of(tensor) in self.derived for tensor in inputs)
         step = len(self.entries) - 1
         for tensor in outputs:
@@ -173,14 +186,15 @@ class Watch:
         self, asked: Place | None, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
         """Run a call whose tensors are made in a place; the CPU stands for every device."""
-        before = self._asked, self._checking
-        self._asked, self._checking = asked, _checks_on_the_cpu(func, args, kwargs)
+        before = self._asked, self._explicit, self._checking
+        self._asked, self._explicit = asked, kwargs.get("device") is not None
+        self._checking = _checks_on_the_cpu(func, args, kwargs)
         try:
             if is_cuda(kwargs.get("device")):
                 kwargs = {**kwargs, "device": "cpu"}
             return func(*args, **kwargs)
         finally:
-            self._asked, self._checking = before
+            self._asked, self._explicit, self._checking = before
 
     def _attribute(self, func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         name = getattr(getattr(func, "__self__", None), "__name__", getattr(func, "__name__", ""))
