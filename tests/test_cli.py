@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import soundfile
 
+from voxradix import Engine
 from voxradix.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
@@ -65,6 +66,32 @@ def test_a_text_file_is_spoken_line_by_line_each_as_it_would_be_alone(run: Run, 
     assert (tmp_path / "alone.wav").read_bytes() == (tmp_path / "made" / "003.wav").read_bytes()
 
 
+def test_lines_that_are_spoken_are_written_before_the_rest_is_done(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lines.txt").write_text("one\none two three four five six seven\n")
+    steps = 0
+    step = Engine.step
+
+    def interrupted(self: Engine) -> object:
+        nonlocal steps
+        steps += 1
+        if steps > 25:
+            raise KeyboardInterrupt
+        return step(self)
+
+    monkeypatch.setattr(Engine, "step", interrupted)
+    code, out, err = run("speak", "--text-file", "lines.txt", "-o", "made")
+    assert code == 130 and "interrupted" in err
+    assert [path.name for path in (tmp_path / "made").iterdir()] == ["001.wav"] and "001.wav" in out
+
+
+def test_the_line_that_cannot_be_spoken_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "lines.txt").write_text("one\n\n" + "two " * 40)
+    code, _, err = run("speak", "--text-file", "lines.txt", "-o", "made")
+    assert code == 2 and "line 3: the text is 40 words long" in err
+
+
 def test_a_dash_sends_the_wav_to_standard_output_and_nothing_else() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "voxradix", "speak", "nine", "-o", "-"], capture_output=True, check=True, timeout=120
@@ -77,7 +104,8 @@ def test_a_dash_sends_the_wav_to_standard_output_and_nothing_else() -> None:
 def test_words_outside_the_training_are_spoken_with_a_warning_that_says_what_it_was_trained_for(run: Run) -> None:
     code, _, err = run("speak", "two zebras", "-o", "x.wav")
     assert code == 0
-    assert "warning: this voice was not trained to say zebras; it is trained for" in err
+    assert "warning: this voice was not trained to say zebras, so it spells" in err
+    assert "it is trained for digit strings, numbers" in err
 
 
 def test_audio_cut_off_by_the_budget_says_so(run: Run) -> None:
@@ -97,7 +125,7 @@ def test_audio_cut_off_by_the_budget_says_so(run: Run) -> None:
         (["speak", "one", "--model", "nowhere"], "'nowhere' is neither"),
         (["speak", "one", "--model", ".", "--voice", "numbers"], "exclude each other"),
         (["speak", "one", "--model", "."], "config.json does not exist"),
-        (["speak", "one", "--temperature", "-1"], "temperature is -1.0; it must be a number from"),
+        (["speak", "one", "--temperature", "-1"], "temperature, unless 0, is -1.0; it must be a number from"),
         (["speak", "one", "--top-p", "1.5"], "top_p is 1.5"),
         (["speak", "one", "--top-k", "-3"], "top_k is -3"),
         (["speak", "one", "--repetition-penalty", "0"], "repetition penalty is 0.0"),

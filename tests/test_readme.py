@@ -17,7 +17,8 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_a_python_block_of_the_pages_runs(number: int) -> None:
+def test_a_python_block_of_the_pages_runs(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     exec(compile(BLOCKS[number], f"block {number}", "exec"), names)
     if "samples" in names:

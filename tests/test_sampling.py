@@ -126,10 +126,10 @@ def test_the_repetition_penalty_divides_above_zero_and_multiplies_below() -> Non
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Draw(temperature=-1.0), "temperature is -1.0"),
-        (lambda: Draw(temperature=1e-50), "temperature is 1e-50"),
-        (lambda: Draw(temperature=math.nan), "temperature is nan"),
-        (lambda: Draw(temperature="hot"), "temperature is 'hot'"),  # type: ignore[arg-type]
+        (lambda: Draw(temperature=-1.0), "temperature, unless 0, is -1.0"),
+        (lambda: Draw(temperature=1e-50), "temperature, unless 0, is 1e-50"),
+        (lambda: Draw(temperature=math.nan), "temperature, unless 0, is nan"),
+        (lambda: Draw(temperature="hot"), "temperature, unless 0, is 'hot'"),  # type: ignore[arg-type]
         (lambda: Draw(top_p=0.0), "top_p is 0.0; it must be a number from 1e-06 to 1.0"),
         (lambda: Draw(top_p=1.5), "top_p is 1.5"),
         (lambda: Draw(top_k=-1), "top_k is -1"),

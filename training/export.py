@@ -31,7 +31,7 @@ VOICE = {
     "name": "numbers",
     "language": "English",
     "trained_for": (
-        "Digit strings, numbers to 9999, letters by name, dates and a few words around them, in short lines."
+        "digit strings, numbers to 9999, letters by name, dates in words and a few words around them, in short lines"
     ),
     "front_end": {"kind": "words", "marks": MARKS, "max_words": MAX_WORDS},
     "prompt": ["<|im_start|>", "{text}", "<|im_end|>", "<|audio_start|>"],

@@ -44,7 +44,7 @@ class Draw:
     def __post_init__(self) -> None:
         """Refuse values out of range."""
         if self.temperature != 0:
-            _number(self.temperature, "temperature", _LEAST, 1e6)
+            _number(self.temperature, "temperature, unless 0,", _LEAST, 1e6)
         _number(self.top_p, "top_p", _LEAST, 1.0)
         _number(self.top_k, "top_k", 0, 2**31 - 1)
         if not isinstance(self.top_k, int):

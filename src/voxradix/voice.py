@@ -126,6 +126,8 @@ def load_voice(name: str | Path) -> Voice:
 
     Raises `VoxradixError` when there is no such voice or the directory cannot be used.
     """
+    if not isinstance(name, str | Path):
+        raise VoxradixError(f"the voice is {name!r}; it must be a bundled voice's name or a checkpoint directory")
     directory = Path(name)
     if isinstance(name, str) and name in bundled_voices():
         directory = _BUNDLED / name

@@ -44,13 +44,14 @@ def write_file(path: Path, data: bytes) -> None:
 def check_writable(path: Path) -> None:
     """Raise `VoxradixError` now if `write_file` could not write ``path`` later."""
     try:
-        if path.is_dir():
-            raise VoxradixError(f"{path} is a directory; name a file to write")
-        if not path.parent.is_dir():
-            raise VoxradixError(f"{path} cannot be written: {path.parent} is not a directory")
         path.exists()
+        taken, place = path.is_dir(), path.parent.is_dir()
     except (OSError, ValueError) as error:
         raise VoxradixError(f"{path} cannot be written: {error}") from None
+    if taken:
+        raise VoxradixError(f"{path} is a directory; name a file to write")
+    if not place:
+        raise VoxradixError(f"{path} cannot be written: {path.parent} is not a directory")
     if not os.access(path.parent, os.W_OK):
         raise VoxradixError(f"{path} cannot be written: {path.parent} is not writable")
 

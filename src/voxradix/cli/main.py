@@ -23,6 +23,9 @@ bench_app = typer.Typer(rich_markup_mode=None, help="Measure on this machine; pr
 app.add_typer(bench_app, name="bench")
 
 
+_INTERRUPTED = 130
+
+
 @app.callback(invoke_without_command=True)
 def _options(
     context: typer.Context,
@@ -39,7 +42,11 @@ def speak(
     text: Annotated[str | None, typer.Argument(help="What to say.")] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="WAV file, or - for standard output; a directory with --text-file."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="WAV file [speech.wav], or - for standard output; a directory [speech] with --text-file.",
+        ),
     ] = None,
     text_file: Annotated[Path | None, typer.Option(help="Speak each line of a file, all in one batch.")] = None,
     voice: Annotated[str | None, typer.Option(help="Name of a bundled voice [default: numbers].")] = None,
@@ -159,10 +166,15 @@ def main() -> None:
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
         say("interrupted")
-        sys.exit(130)
+        sys.exit(_INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:  # what was printed could not be: a full disk
+        say(str(error))
+        sys.exit(1)
+    if status == _INTERRUPTED:  # the library has caught the key press itself
+        say("interrupted")
     sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -28,18 +28,19 @@ _SMALL = 50_000_000
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A text to speak and the WAV file to write, `STANDARD_OUTPUT` for standard output."""
+    """A text to speak, the WAV file to write (`STANDARD_OUTPUT` for standard output), and its place in a text file."""
 
     text: str
     output: Path
+    place: str = ""
 
 
 def one_line(output: Path) -> Path:
     """The output of a single text, known to be writable."""
     if output != STANDARD_OUTPUT:
         check_writable(output)
-    elif sys.stdout is None:
-        raise VoxradixError("standard output is closed; name a file to write")
+    elif sys.stdout is None or sys.stdout.isatty():
+        raise VoxradixError("standard output is closed or a terminal; name a file to write, or pipe it on")
     return output
 
 
@@ -58,7 +59,7 @@ def text_lines(path: Path, directory: Path) -> list[Line]:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise VoxradixError(f"{directory} cannot be made a directory: {error.strerror}") from None
-    lines = [Line(text, directory / f"{number:03d}.wav") for number, text in numbered]
+    lines = [Line(text, directory / f"{number:03d}.wav", f"line {number}: ") for number, text in numbered]
     for line in lines:
         check_writable(line.output)
     return lines
@@ -97,7 +98,7 @@ def use_threads(wanted: int | None, model: MossLocal) -> None:
 
 
 def speak_lines(lines: list[Line], voice: Voice, *, sampling: Sampling, seed: int, max_frames: int | None) -> bool:
-    """Speak all lines in one engine, write each one's WAV, and print a line of figures for each.
+    """Speak all lines in one engine; write each one's WAV, and print its figures, as soon as it is spoken.
 
     Raises `VoxradixError` before anything is computed if a text or setting cannot be used.
 
@@ -105,25 +106,30 @@ def speak_lines(lines: list[Line], voice: Voice, *, sampling: Sampling, seed: in
         Whether all lines were spoken; what failed is said on standard error.
     """
     codec = voice.codec
-    prompts = [_prompt(line, voice) for line in lines]
     engine = Engine(voice)
+    requests = {
+        engine.submit(_prompt(line, voice), sampling=sampling, seed=seed, max_frames=max_frames): line for line in lines
+    }
     started = perf_counter()
+    audio_seconds, spoken = 0.0, 0
     with _Frames(codec.sample_rate / codec.samples_per_frame) as frames:
-        results = engine.generate_batch(
-            prompts, sampling=sampling, seed=seed, max_frames=max_frames, on_frame=frames.advance
-        )
-    sounds = [codec.decode(result.codes) for result in results]
-    seconds = perf_counter() - started
-    audio_seconds = sum(len(sound) for sound in sounds) / codec.sample_rate
-    for line, result, sound in zip(lines, results, sounds, strict=True):
-        if result.finish == "error":
-            say(f"{line.output}: {result.error}")
-            continue
-        if result.finish == "length":
-            say(f"warning: {line.output}: cut off at {len(result.rows)} frames; --max-frames allows more")
-        _write(line, wav_bytes(sound, codec.sample_rate))
-        _report(line, result, len(sound) / codec.sample_rate, seconds / audio_seconds if audio_seconds else 0.0)
-    return all(result.finish != "error" for result in results)
+        while (report := engine.step()) is not None:
+            frames.advance(len(report.gained))
+            for request in report.finished:
+                line, result = requests[request], request.result()
+                if result.finish == "error":
+                    say(f"{line.output}: {result.error}")
+                    continue
+                if result.finish == "length":
+                    say(f"warning: {line.output}: cut off at {len(result.rows)} frames; --max-frames allows more")
+                sound = codec.decode(result.codes)
+                _write(line, wav_bytes(sound, codec.sample_rate))
+                spoken += 1
+                seconds = len(sound) / codec.sample_rate
+                audio_seconds += seconds
+                elapsed = perf_counter() - started
+                _report(line, result, seconds, elapsed / audio_seconds if audio_seconds else 0.0)
+    return spoken == len(lines)
 
 
 class _Frames:
@@ -150,17 +156,24 @@ class _Frames:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def advance(self, _: Tensor) -> None:
-        self._count += 1
+    def advance(self, frames: int) -> None:
+        self._count += frames
         self._progress.update(self._task, completed=self._count, seconds=self._count / self._rate)
 
 
 def _prompt(line: Line, voice: Voice) -> Tensor:
-    unknown = voice.spoken(line.text).unknown
+    try:
+        unknown = voice.spoken(line.text).unknown
+        prompt = voice.prompt(line.text)
+    except VoxradixError as error:
+        raise VoxradixError(f"{line.place}{error}") from None
     if unknown:
         words = ", ".join(dict.fromkeys(unknown))
-        say(f"warning: this voice was not trained to say {words}; it is trained for {voice.trained_for}")
-    return voice.prompt(line.text)
+        say(
+            f"warning: {line.place}this voice was not trained to say {words}, so it spells what it can of it; "
+            f"it is trained for {voice.trained_for}"
+        )
+    return prompt
 
 
 def _write(line: Line, wav: bytes) -> None:

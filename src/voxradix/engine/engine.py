@@ -212,6 +212,8 @@ class Engine:
         on_frame: FrameCallback | None = None,
     ) -> list[Result]:
         """Generate for many prompts together, each as `generate` would alone. None runs if one is refused."""
+        if isinstance(prompts, str):
+            raise VoxradixError(f"prompts is one text, {prompts!r}; it must be a list of prompts")
         requests = [self._request(prompt, sampling, seed, max_frames) for prompt in prompts]
         for request in requests:
             self._scheduler.add(request)
@@ -225,16 +227,17 @@ class Engine:
         seed: int = 0,
         max_frames: int | None = None,
     ) -> Iterator[Tensor]:
-        """Submit a prompt and yield each frame (int64 [C]) as it is made. Leaving the loop aborts the request.
+        """Yield each frame (int64 [C]) as it is made, from the first `next` on. Leaving the loop aborts the request.
 
         Raises:
-            VoxradixError: At once, as `submit` does.
+            VoxradixError: At the call, as `submit` does.
             RuntimeError: When the request ends in an error, after the frames made before it.
         """
-        return self._frames_of(self.submit(prompt, sampling=sampling, seed=seed, max_frames=max_frames))
+        return self._frames_of(self._request(prompt, sampling, seed, max_frames))
 
     def _frames_of(self, request: Request) -> Iterator[Tensor]:
         told = 0
+        self._scheduler.add(request)
         try:
             while told < len(request.frames) or request.state is not State.FINISHED:
                 if told == len(request.frames):  # another consumer may have stepped meanwhile
