@@ -115,6 +115,40 @@ def test_an_allocation_that_outlives_the_call_is_found(fn: Callable[[Holder, Ten
     assert "x * 2" in outlives[0].where
 
 
+HISTORY: list[Tensor] = []
+
+
+def kept_whole(x: Tensor) -> Tensor:
+    y = x * 3
+    HISTORY.append(y)
+    return y
+
+
+def kept_in_part(x: Tensor) -> Tensor:
+    y = x * 3
+    HISTORY.append(y[0])
+    return y
+
+
+def kept_input(x: Tensor) -> Tensor:
+    HISTORY.append(x)
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    ("fn", "operator"), [(kept_whole, "aten.mul.Tensor"), (kept_in_part, "aten.mul.Tensor"), (kept_input, "input")]
+)
+def test_a_result_or_input_that_is_also_kept_elsewhere_is_found(fn: Callable[[Tensor], Tensor], operator: str) -> None:
+    HISTORY.clear()
+    outlives = [f for f in check(fn, X).findings if f.kind is Kind.OUTLIVES]
+    assert [f.operator for f in outlives] == [operator]
+
+
+@pytest.mark.parametrize("fn", [lambda x: x * 3, lambda x: (x, x * 2), lambda x: {"a": [x[0], x * 2]}, lambda x: x])
+def test_results_that_are_only_returned_outlive_nothing(fn: Callable[[Tensor], object]) -> None:
+    assert not [f for f in check(fn, X).findings if f.kind is Kind.OUTLIVES]
+
+
 def test_what_only_a_cycle_holds_or_the_result_returns_does_not_outlive() -> None:
     def cycle(x: Tensor) -> dict[str, list[Tensor]]:
         loop: list[object] = [x * 2]

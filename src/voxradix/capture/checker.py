@@ -13,7 +13,7 @@ from voxradix.capture.hazard import Unplaced
 from voxradix.capture.line import Line, defining_line, raising_line
 from voxradix.capture.randomness import HostRandom
 from voxradix.capture.recorder import Recording, require
-from voxradix.capture.storage import Undo, key_of, same_bits, tensors_in
+from voxradix.capture.storage import Undo, same_bits, tensors_in
 from voxradix.capture.tape import Tape
 from voxradix.capture.trace import Ref, differences
 from voxradix.capture.variation import laid_out, variations
@@ -81,7 +81,7 @@ def _run(
     if first.raised is not None:
         return add(*first.watch.findings, first.raised)
     judged = _call(fn, inputs, notice=defining_line(fn))
-    outliving = list(_outliving(judged))
+    outliving = [] if judged.raised is not None else list(_outliving(judged, fn))
     on_cuda = _call_on_cuda(fn, inputs)
     if on_cuda is None:
         add(*judged.watch.findings)
@@ -115,7 +115,7 @@ def _run(
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Seen:
     """A watched call: its result, the random states it used, and what it raised."""
 
@@ -125,6 +125,11 @@ class _Seen:
     result: object
     random: tuple[Finding, ...]
     raised: Finding | None
+
+    def let_go(self) -> None:
+        """Hold no tensor of the call any more: neither its inputs nor its result."""
+        self.inputs, self.result = (), None
+        self.watch.let_go()
 
 
 def _call(
@@ -172,20 +177,24 @@ def _call_on_others(
     return why
 
 
-def _outliving(seen: _Seen) -> Iterator[Finding]:
-    """Storages made in the call that something other than its result still holds."""
-    returned = {key_of(tensor) for tensor in tensors_in(seen.result)}
+def _outliving(seen: _Seen, fn: Callable[..., object]) -> Iterator[Finding]:
+    """Inputs, and storages made in the call, that something still holds when its result is let go."""
+    seen.let_go()
 
-    def kept() -> set[int]:
-        alive = seen.watch.table.alive()
-        return {origin.number for key, origin in alive if origin.place == "step" and key not in returned}
+    def kept() -> set[tuple[str, int]]:
+        origins = (origin for _, origin in seen.watch.table.alive())
+        return {(origin.place, origin.number) for origin in origins if origin.place in ("step", "input")}
 
     if kept():
         gc.collect()  # what only a cycle holds is not kept
-    for step in sorted(kept()):
-        entry = seen.watch.entries[step]
-        detail = "its result is still held when the call is over, and the next replay overwrites it"
-        yield Finding(Kind.OUTLIVES, entry.operator, str(entry.line), detail)
+    for place, number in sorted(kept()):
+        if place == "input":
+            detail = f"input {number} is still held when the call is over, and the next inputs are copied over it"
+            yield Finding(Kind.OUTLIVES, "input", str(defining_line(fn)), detail)
+        else:
+            entry = seen.watch.entries[number]
+            detail = "its result is still held when the call is over, and the next replay overwrites it"
+            yield Finding(Kind.OUTLIVES, entry.operator, str(entry.line), detail)
 
 
 def _left_by(first: _Seen, later: _Seen) -> Iterator[Finding]:

@@ -80,6 +80,10 @@ class Watch:
         self.entries.append(Entry("the result", tuple(returned), line))
         return result
 
+    def let_go(self) -> None:
+        """Hold the inputs no more."""
+        self._inputs = ()
+
     def operator(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Judge, note and run one operator call."""
         if self._muted:
