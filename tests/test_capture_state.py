@@ -115,6 +115,13 @@ def test_an_allocation_that_outlives_the_call_is_found(fn: Callable[[Holder, Ten
     assert "x * 2" in outlives[0].where
 
 
+def test_the_example_itself_behind_a_closure_is_stale_even_if_the_input_is_read_too() -> None:
+    stale = [f for f in check(lambda x: X * 2 + x * 0, X).findings if f.kind is Kind.STALE]
+    assert len(stale) == 1 and "the example of input 0" in stale[0].detail
+    table = torch.randn(4, 8)
+    assert check(lambda row: row + table.sum(0), table[0]).ok, "a table an example was cut from is no example"
+
+
 HISTORY: list[Tensor] = []
 
 

@@ -13,7 +13,7 @@ from voxradix.capture.hazard import Unplaced
 from voxradix.capture.line import Line, defining_line, raising_line
 from voxradix.capture.randomness import HostRandom
 from voxradix.capture.recorder import Recording, require
-from voxradix.capture.storage import Undo, same_bits, tensors_in
+from voxradix.capture.storage import Undo, key_of, same_bits, tensors_in
 from voxradix.capture.tape import Tape
 from voxradix.capture.trace import Ref, differences
 from voxradix.capture.variation import laid_out, variations
@@ -211,16 +211,21 @@ def _left_by(first: _Seen, later: _Seen) -> Iterator[Finding]:
 
 
 def _unread(seen: _Seen, inputs: Sequence[Tensor]) -> Iterator[Finding]:
-    """Inputs no operator gets while one of the same shape and dtype comes from outside."""
+    """Example inputs that come from outside the call, and inputs that no operator gets while their like does."""
     refs = [(entry, ref) for entry in seen.watch.entries for ref in entry.arguments if isinstance(ref, Ref)]
     read = {ref.origin.number for _, ref in refs if ref.origin.place == "input"}
     for number, tensor in enumerate(inputs):
         likeness = (tensor.dtype, tuple(tensor.shape))
-        for entry, ref in refs if number not in read else ():
-            if ref.origin.place == "outside" and ref.geometry[:2] == likeness:
+        alike = [(e, r) for e, r in refs if r.origin.place == "outside" and r.geometry[:2] == likeness]
+        for entry, ref in alike:
+            if ref.origin.number == key_of(tensor):
+                detail = f"it gets the example of input {number} itself, not the input of the call"
+            elif number not in read:
                 detail = f"input {number} is never read, and this gets a tensor of its shape from outside the call"
-                yield Finding(Kind.STALE, entry.operator, str(entry.line), detail)
-                break
+            else:
+                continue
+            yield Finding(Kind.STALE, entry.operator, str(entry.line), detail)
+            break
 
 
 def _replayed(recorded: _Seen, tape: Tape, others: Sequence[Tensor], fresh: _Seen) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ from voxradix.capture.trace import Entry, Ref, arguments_of
 R = TypeVar("R")
 Listener = Callable[[OpOverload, Sequence[Any], dict[str, Any], Any], None]
 
-_READS = frozenset({"tolist", "numpy", "__array__", "__dlpack__", "__repr__", "__format__", "__reduce_ex__"})
+_READS = frozenset({"tolist", "numpy", "__array__", "__dlpack__", "__repr__", "__format__"})
 """Reads of a whole tensor that never reach an operator on the CPU."""
 
 _MOVES = frozenset({"to", "cpu", "cuda"})
