@@ -37,4 +37,4 @@ def requests(model: MossLocal) -> list[Request]:
     """Four requests with draws of their own."""
     prompt = torch.zeros(1, model.layout.columns, dtype=torch.int64)
     draws = Sampling(codes=Draw(1.7, 0.8, 25))
-    return [Request(k, prompt, draws, seed=k, max_frames=9, chain=Chain(8)) for k in range(4)]
+    return [Request(k, prompt, draws, seed=k, max_frames=9, first_draw=0, chain=Chain(8)) for k in range(4)]

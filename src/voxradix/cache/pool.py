@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 
 
@@ -11,7 +12,7 @@ class SlotPool:
     def __init__(self, size: int) -> None:
         """A pool of ``size`` free slots."""
         self.size = size
-        self._free = list(range(size - 1, -1, -1))
+        self._free = array("q", range(size - 1, -1, -1))
         self._used = bytearray(size)
 
     @property
@@ -23,7 +24,7 @@ class SlotPool:
         """Take ``count`` slots; `RuntimeError` when fewer are free (make room first)."""
         if count > len(self._free):
             raise RuntimeError(f"{count} slots asked of a pool with {len(self._free)} free of {self.size}")
-        taken = self._free[len(self._free) - count :]
+        taken = self._free[len(self._free) - count :].tolist()
         del self._free[len(self._free) - count :]
         for slot in taken:
             self._used[slot] = 1

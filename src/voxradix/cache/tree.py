@@ -1,7 +1,7 @@
 """The radix tree over packed rows: which prefixes are cached, in which slots, and who goes first.
 
 Keys nominate, rows decide: a node is found by the key of its first row, and entered only when the packed
-row itself is equal. Whatever the keys do, a hit means equal rows.
+row itself is equal. Whatever the keys do, a hit means equal rows, of one namespace.
 """
 
 from __future__ import annotations
@@ -12,36 +12,23 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
-from voxradix.cache.chain import Chain
-
-
-class Node:
-    """An edge of the tree: a run of rows with their keys and slots, and the nodes that follow it."""
-
-    __slots__ = ("children", "keys", "locks", "parent", "queued", "rows", "slots", "used")
-
-    def __init__(self, parent: Node | None, rows: bytearray, keys: array[int], slots: array[int], used: int) -> None:
-        """A node without children or locks, last used at tick ``used``."""
-        self.parent = parent
-        self.rows = rows
-        self.keys = keys
-        self.slots = slots
-        self.used = used
-        self.locks = 0
-        self.queued = False
-        self.children: dict[int, list[Node]] = {}
-
-    def __len__(self) -> int:
-        """The number of rows on the edge."""
-        return len(self.slots)
+from voxradix.cache.chain import Chain, shared_rows
+from voxradix.cache.node import Node, Root
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """The longest cached prefix of a chain: the node it ends at, and its slots, one a row."""
+    """The longest cached prefix of a chain.
+
+    Attributes:
+        node: The node it ends at.
+        slots: Its slots, one a row.
+        generated: How many of its rows came into the cache as generated ones.
+    """
 
     node: Node
     slots: array[int]
+    generated: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +49,12 @@ class RadixTree:
     def __init__(self, row_bytes: int) -> None:
         """An empty tree over rows of ``row_bytes`` bytes."""
         self.row_bytes = row_bytes
-        self.root = Node(None, bytearray(), array("q"), array("q"), 0)
         self.rows = 0
         self.locked_rows = 0
+        self._roots: dict[bytes, Root] = {}
         self._ticks = count(1)
-        self._leaves: list[tuple[int, int, Node]] = []
-        self._entries = count()
+        self._queue: list[tuple[int, int, int, Node]] = []
+        self._entries = count(1)
 
     @property
     def evictable_rows(self) -> int:
@@ -75,17 +62,17 @@ class RadixTree:
         return self.rows - self.locked_rows
 
     def match(self, chain: Chain, limit: int) -> Match:
-        """Find the longest cached prefix of the first ``limit`` rows; it ends at a node, split for it if need be."""
-        node, slots, done = self.root, array("q"), 0
-        tick = node.used = next(self._ticks)
-        while done < limit and (child := self._child(node, chain, done)) is not None:
-            shared = self._shared(child, chain, done, limit)
-            if shared < len(child):
-                child = self._split(child, shared)
-            child.used = tick
-            slots += child.slots
-            node, done = child, done + shared
-        return Match(node, slots)
+        """Find the longest cached prefix of the first ``limit`` rows; it ends at a node, split for it if need be.
+
+        What it passes counts as hit from now on.
+        """
+        path = self._walk(chain, limit)
+        slots, generated = array("q"), 0
+        for node in path[1:]:
+            node.hit = True
+            slots += node.slots
+            generated += len(node) - node.given
+        return Match(path[-1], slots, generated)
 
     def insert(self, chain: Chain, length: int, slots: list[int]) -> Insertion:
         """Insert the first ``length`` rows of a chain, whose keys and values lie in ``slots``.
@@ -93,33 +80,55 @@ class RadixTree:
         Rows that are cached already keep the tree's slots, so of ``slots`` the tree takes over only those from
         ``known`` on; the caller still owns the rest.
         """
-        found = self.match(chain, length)
-        node, known = found.node, len(found.slots)
+        path = self._walk(chain, length)
+        node, known = path[-1], sum(map(len, path))
         if known < length:
             size = self.row_bytes
+            given = min(max(len(chain) - chain.generated - known, 0), length - known)
             tail = Node(
                 node,
                 chain.rows[known * size : length * size],
                 chain.keys[known:length],
                 array("q", slots[known:length]),
+                given,
                 node.used,
             )
+            if isinstance(node, Root):
+                self._roots[node.namespace] = node
             node.children.setdefault(tail.keys[0], []).append(tail)
             self.rows += len(tail)
             node = tail
             self._offer(tail)
         return Insertion(node, known)
 
+    def pin(self, chain: Chain, length: int) -> int:
+        """Let the cached part of the first ``length`` rows go last, until `unpin`; the number of rows pinned.
+
+        A pin is no lock: when nothing else is left, pinned rows go too, and the pin with them.
+        """
+        path = self._walk(chain, length)
+        for node in path[1:]:
+            node.pins += 1
+        return sum(map(len, path))
+
+    def unpin(self, chain: Chain, length: int) -> None:
+        """Take one pin back from what is cached of the first ``length`` rows."""
+        for node in self._walk(chain, length)[1:]:
+            if node.pins:
+                node.pins -= 1
+                node.entry = 0  # its entry stands too far back in the queue
+                self._offer(node)
+
     def lock(self, node: Node) -> None:
         """Keep a node and its ancestors from eviction until `unlock`."""
-        for step in self._path(node):
+        for step in _upwards(node):
             if step.locks == 0:
                 self.locked_rows += len(step)
             step.locks += 1
 
     def unlock(self, node: Node) -> None:
         """Take one lock back from a node and its ancestors."""
-        for step in self._path(node):
+        for step in _upwards(node):
             if step.locks == 0:
                 raise RuntimeError("a node was unlocked more often than it was locked")
             step.locks -= 1
@@ -128,32 +137,35 @@ class RadixTree:
                 self._offer(step)
 
     def evict(self, rows: int) -> list[int]:
-        """Forget up to ``rows`` rows and return their slots: least recently used leaf first, its last rows first."""
+        """Forget up to ``rows`` rows and return their slots.
+
+        What nobody has hit goes first, pinned rows last; among equals the least recently used leaf, its last rows
+        first.
+        """
         freed: list[int] = []
-        while len(freed) < rows and self._leaves:
-            tick, _, leaf = heappop(self._leaves)
-            leaf.queued = False
-            if leaf.children or leaf.locks or leaf.parent is None:
+        while len(freed) < rows and self._queue:
+            rank, used, entry, leaf = heappop(self._queue)
+            if leaf.entry != entry:
                 continue
-            if leaf.used == tick:
+            leaf.entry = 0
+            if leaf.evictable and (rank, used) == (leaf.rank, leaf.used):
                 freed += self._trim(leaf, rows - len(freed))
-            if leaf.parent is not None:
-                self._offer(leaf)
+            self._offer(leaf)
         return freed
 
     def path(self, node: Node) -> array[int]:
         """The slots of the prefix that ends at ``node``, one a row."""
         slots = array("q")
-        for step in reversed(list(self._path(node))):
+        for step in reversed(list(_upwards(node))):
             slots += step.slots
         return slots
 
     def nodes(self) -> Iterator[Node]:
-        """Every node but the root, parents first."""
-        stack = [self.root]
+        """Every node but the roots, parents first."""
+        stack: list[Node] = list(self._roots.values())
         while stack:
             node = stack.pop()
-            if node is not self.root:
+            if not isinstance(node, Root):
                 yield node
             for bucket in node.children.values():
                 stack += bucket
@@ -162,16 +174,19 @@ class RadixTree:
         """Raise `AssertionError` where the tree contradicts itself. Visits every row: for tests."""
         seen: set[int] = set()
         rows = locked = 0
-        queued = {id(leaf) for _, _, leaf in self._leaves}
-        assert len(queued) == len(self._leaves), "a leaf is queued twice"
+        entries = {entry: node for _, _, entry, node in self._queue}
+        assert all(root.children for root in self._roots.values()), "an empty root"
         for node in self.nodes():
+            parent = node.parent
             assert len(node) > 0, "an empty node"
             assert len(node.rows) == len(node) * self.row_bytes == len(node.keys) * self.row_bytes, "uneven node"
-            assert node.parent is not None and node in node.parent.children[node.keys[0]], "a lost child"
-            assert node.locks <= node.parent.locks or node.parent is self.root, "a lock without its ancestors"
-            assert node.used <= node.parent.used, "a child used after its parent"
-            assert node.queued == (id(node) in queued), "a wrong queue mark"
-            assert node.children or node.locks or node.queued, "an evictable leaf that is not queued"
+            assert parent is not None and node in parent.children[node.keys[0]], "a lost child"
+            assert 0 <= node.given <= len(node), "more rows given than there are"
+            if not isinstance(parent, Root):
+                assert node.locks <= parent.locks, "a lock without its ancestors"
+                assert node.hit <= parent.hit and node.used <= parent.used, "a child used or hit without its parent"
+            assert node.entry == 0 or entries[node.entry] is node, "a wrong queue mark"
+            assert node.entry or not node.evictable, "an evictable leaf that is not queued"
             firsts = [bytes(child.rows[: self.row_bytes]) for bucket in node.children.values() for child in bucket]
             assert len(firsts) == len(set(firsts)), "two children begin with the same row"
             assert seen.isdisjoint(node.slots), "a slot stands in two places"
@@ -181,11 +196,21 @@ class RadixTree:
         assert len(seen) == rows == self.rows, f"{self.rows} rows counted, {rows} found in {len(seen)} slots"
         assert locked == self.locked_rows, f"{self.locked_rows} locked rows counted, {locked} found"
 
-    def _path(self, node: Node) -> Iterator[Node]:
-        step: Node | None = node
-        while step is not None and step is not self.root:
-            yield step
-            step = step.parent
+    def _walk(self, chain: Chain, limit: int) -> list[Node]:
+        """The nodes of the longest cached prefix of the first ``limit`` rows, the root first, marked as used."""
+        tick = next(self._ticks)
+        node: Node | None = self._roots.get(chain.namespace)
+        if node is None:
+            node = Root(chain.namespace)
+        path, done, size = [node], 0, self.row_bytes
+        while done < limit and (child := self._child(node, chain, done)) is not None:
+            shared = shared_rows(child.rows, chain.rows, done, min(len(child), limit - done), size)
+            if shared < len(child):
+                child = child.cut(shared, size)
+            child.used = tick
+            path.append(child)
+            node, done = child, done + shared
+        return path
 
     def _child(self, node: Node, chain: Chain, at: int) -> Node | None:
         size = self.row_bytes
@@ -195,58 +220,29 @@ class RadixTree:
                 return child
         return None
 
-    def _shared(self, node: Node, chain: Chain, at: int, limit: int) -> int:
-        """How many leading rows of ``node`` equal the chain's rows from ``at`` on."""
-        size = self.row_bytes
-        high = min(len(node), limit - at)
-        if node.rows[: high * size] == chain.rows[at * size : (at + high) * size]:
-            return high
-        low = 1  # `_child` saw the first row; the first difference lies in (low, high]
-        while high - low > 1:
-            middle = (low + high) // 2
-            if node.rows[low * size : middle * size] == chain.rows[(at + low) * size : (at + middle) * size]:
-                low = middle
-            else:
-                high = middle
-        return low
-
-    def _split(self, node: Node, at: int) -> Node:
-        """Cut a node after ``at`` rows and return the new upper part; the lower part keeps its identity."""
-        size, parent = self.row_bytes, node.parent
-        assert parent is not None
-        upper = Node(parent, node.rows[: at * size], node.keys[:at], node.slots[:at], node.used)
-        upper.locks = node.locks
-        siblings = parent.children[node.keys[0]]
-        siblings[siblings.index(node)] = upper
-        node.parent, node.rows, node.keys, node.slots = (
-            upper,
-            node.rows[at * size :],
-            node.keys[at:],
-            node.slots[at:],
-        )
-        upper.children[node.keys[0]] = [node]
-        return upper
-
     def _trim(self, leaf: Node, rows: int) -> array[int]:
         """Cut up to ``rows`` rows off the end of a leaf; a leaf cut to nothing leaves the tree."""
-        keep = max(len(leaf) - rows, 0)
-        cut = leaf.slots[keep:]
-        self.rows -= len(cut)
-        if keep:
-            del leaf.rows[keep * self.row_bytes :], leaf.keys[keep:], leaf.slots[keep:]
-            return cut
-        parent = leaf.parent
+        key, parent = leaf.keys[0], leaf.parent
         assert parent is not None
-        siblings = parent.children[leaf.keys[0]]
-        siblings.remove(leaf)
-        if not siblings:
-            del parent.children[leaf.keys[0]]
-        leaf.parent = None
-        self._offer(parent)
+        cut = leaf.trim(max(len(leaf) - rows, 0), self.row_bytes)
+        self.rows -= len(cut)
+        if not len(leaf):
+            leaf.leave(key)
+            self._offer(parent)
+            if isinstance(parent, Root) and not parent.children:
+                del self._roots[parent.namespace]
         return cut
 
     def _offer(self, node: Node) -> None:
-        """Queue a node for eviction if it may go. An entry whose tick has passed is queued anew when it surfaces."""
-        if node is not self.root and not (node.queued or node.locks or node.children):
-            node.queued = True
-            heappush(self._leaves, (node.used, next(self._entries), node))
+        """Queue a node for eviction if it may go. An entry whose rank or tick has passed is queued anew."""
+        if node.evictable and not node.entry:
+            node.entry = next(self._entries)
+            heappush(self._queue, (node.rank, node.used, node.entry, node))
+
+
+def _upwards(node: Node) -> Iterator[Node]:
+    """A node and its ancestors, the root left out."""
+    step = node
+    while step.parent is not None:
+        yield step
+        step = step.parent

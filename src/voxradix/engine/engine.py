@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from voxradix.cache import Chain
+from voxradix.engine.door import Door, Prompt, whole_number
 from voxradix.engine.request import Finish, Request, Result, State
 from voxradix.engine.runner import NOT_FINITE, NOT_FINITE_REASON, StepOutput, StepRunner
 from voxradix.engine.scheduler import Occupancy, Scheduler
+from voxradix.engine.totals import Totals
 from voxradix.errors import VoxradixError
-from voxradix.keys import RowHash, RowPublisher, fastest_hash, pack_rows, row_keys
+from voxradix.keys import RowHash, RowPublisher, fastest_hash
 from voxradix.sampling import Sampling
 from voxradix.voice import Voice, load_voice
-
-Prompt = str | Tensor | Sequence[Sequence[int]]
-"""Text for the voice's own prompt builder, or prompt rows int [T, C] as a tensor, an array or lists."""
 
 FrameCallback = Callable[[Tensor], None]
 """Called with each frame, int64 [C], when it is made."""
@@ -73,25 +69,22 @@ class Engine:
                 function is safe.
         """
         for name, value in (("pool_rows", pool_rows), ("max_batch", max_batch), ("chunk_rows", chunk_rows)):
-            if _whole(name, value) < 1:
+            if whole_number(name, value) < 1:
                 raise VoxradixError(f"{name} is {value}; it must be at least 1")
         self.voice = voice if isinstance(voice, Voice) else load_voice(voice)
         model = self.voice.model
         self.pool_rows = pool_rows
         self._layout = model.layout
-        self._positions = model.config.backbone.positions
-        self._row_bytes = 8 * model.layout.words
-        self._row_hash = row_hash or fastest_hash(model.layout)
+        self._door = Door(self.voice, pool_rows, row_hash or fastest_hash(model.layout))
         publish = RowPublisher(model.layout, model.config.assistant_slot_id, device=model.device, row_hash=row_hash)
         self._runner = StepRunner(model, pool_rows, publish)
         self._scheduler = Scheduler(
             slots=pool_rows,
             max_batch=max_batch,
             chunk_rows=chunk_rows,
-            row_bytes=self._row_bytes,
+            row_bytes=8 * model.layout.words,
             cache=cache,
         )
-        self._orders = count()
 
     def submit(
         self,
@@ -100,6 +93,9 @@ class Engine:
         sampling: Sampling | None = None,
         seed: int = 0,
         max_frames: int | None = None,
+        salt: str = "",
+        own_frames: int = 0,
+        first_draw: int = 0,
     ) -> Request:
         """Let a request wait for its turn; `step` brings it on.
 
@@ -108,11 +104,22 @@ class Engine:
             sampling: How frames are drawn; by default as the voice says.
             seed: Any 64-bit integer. The same request and seed give the same rows, whatever else runs.
             max_frames: The budget; by default the voice's.
+            salt: Rows are shared only among requests of the same salt, such as those of one tenant.
+            own_frames: How many of the prompt's last rows the repetition penalty takes for the request's own.
+            first_draw: The number of the first frame's draws, when the request goes on from frames drawn before.
 
         Raises:
             VoxradixError: When the prompt or a value cannot be used, or the request can never fit.
         """
-        request = self._request(prompt, sampling, seed, max_frames)
+        request = self._door.request(
+            prompt,
+            sampling=sampling,
+            seed=seed,
+            max_frames=max_frames,
+            salt=salt,
+            own_frames=own_frames,
+            first_draw=first_draw,
+        )
         self._scheduler.add(request)
         return request
 
@@ -197,10 +204,13 @@ class Engine:
         sampling: Sampling | None = None,
         seed: int = 0,
         max_frames: int | None = None,
+        salt: str = "",
         on_frame: FrameCallback | None = None,
     ) -> Result:
         """Generate the rows that follow one prompt (see `submit`)."""
-        return self.generate_batch([prompt], sampling=sampling, seed=seed, max_frames=max_frames, on_frame=on_frame)[0]
+        return self.generate_batch(
+            [prompt], sampling=sampling, seed=seed, max_frames=max_frames, salt=salt, on_frame=on_frame
+        )[0]
 
     def generate_batch(
         self,
@@ -209,12 +219,16 @@ class Engine:
         sampling: Sampling | None = None,
         seed: int = 0,
         max_frames: int | None = None,
+        salt: str = "",
         on_frame: FrameCallback | None = None,
     ) -> list[Result]:
         """Generate for many prompts together, each as `generate` would alone. None runs if one is refused."""
         if isinstance(prompts, str):
             raise VoxradixError(f"prompts is one text, {prompts!r}; it must be a list of prompts")
-        requests = [self._request(prompt, sampling, seed, max_frames) for prompt in prompts]
+        requests = [
+            self._door.request(prompt, sampling=sampling, seed=seed, max_frames=max_frames, salt=salt)
+            for prompt in prompts
+        ]
         for request in requests:
             self._scheduler.add(request)
         return self.run(requests, on_frame)
@@ -226,6 +240,7 @@ class Engine:
         sampling: Sampling | None = None,
         seed: int = 0,
         max_frames: int | None = None,
+        salt: str = "",
     ) -> Iterator[Tensor]:
         """Yield each frame (int64 [C]) as it is made, from the first `next` on. Leaving the loop aborts the request.
 
@@ -233,7 +248,9 @@ class Engine:
             VoxradixError: At the call, as `submit` does.
             RuntimeError: When the request ends in an error, after the frames made before it.
         """
-        return self._frames_of(self._request(prompt, sampling, seed, max_frames))
+        return self._frames_of(
+            self._door.request(prompt, sampling=sampling, seed=seed, max_frames=max_frames, salt=salt)
+        )
 
     def _frames_of(self, request: Request) -> Iterator[Tensor]:
         told = 0
@@ -249,6 +266,26 @@ class Engine:
             self.abort(request)
         if request.finish is Finish.ERROR:
             raise RuntimeError(f"the request failed after {told} frames: {request.error}")
+
+    @property
+    def totals(self) -> Totals:
+        """Sums over all requests that have ended."""
+        return self._scheduler.totals
+
+    def pin(self, prompt: Prompt, *, salt: str = "") -> int:
+        """Compute a prompt's rows, unless they are cached, and let them go last until `unpin`; how many those are.
+
+        A pin is no reservation: rows that requests under way need push pinned ones out when nothing else is left.
+        """
+        request = self._door.request(prompt, max_frames=1, salt=salt)
+        self._scheduler.add(request)
+        self.run([request])
+        return self._scheduler.tree.pin(request.chain, request.prompt.shape[0])
+
+    def unpin(self, prompt: Prompt, *, salt: str = "") -> None:
+        """Take one `pin` of a prompt back."""
+        request = self._door.request(prompt, max_frames=1, salt=salt)
+        self._scheduler.tree.unpin(request.chain, request.prompt.shape[0])
 
     def occupancy(self) -> Occupancy:
         """Where the pool's rows are: free + cached + held = ``pool_rows``."""
@@ -266,64 +303,6 @@ class Engine:
     def _require_own(self, request: Request) -> None:
         if request.state is not State.FINISHED and request not in self._scheduler:
             raise VoxradixError("the request is another engine's; only the engine it was submitted to serves it")
-
-    @torch.inference_mode(False)
-    def _request(self, prompt: Prompt, sampling: Sampling | None, seed: int, max_frames: int | None) -> Request:
-        rows = self.voice.prompt(prompt) if isinstance(prompt, str) else _own_rows(prompt)
-        self._layout.check(rows)
-        sampling = self.voice.sampling if sampling is None else sampling
-        if not isinstance(sampling, Sampling):
-            raise VoxradixError(f"sampling is {sampling!r}; it must be a Sampling")
-        seed = _whole("seed", seed)
-        if not -(2**63) <= seed < 2**63:
-            raise VoxradixError(f"seed is {seed}; it must be a 64-bit integer")
-        budget = self._budget(rows.shape[0], max_frames)
-        chain = Chain(self._row_bytes)
-        keys = row_keys(rows.clone(), self._layout, row_hash=self._row_hash)
-        chain.extend(pack_rows(rows, self._layout).numpy().tobytes(), keys.tolist())
-        request = Request(next(self._orders), rows, sampling, seed, budget, chain)
-        if sampling.repetition_penalty != 1.0:
-            request.seen = torch.zeros(self._layout.codebooks, self.voice.model.config.codebook_size, dtype=torch.bool)
-        return request
-
-    def _budget(self, prompt_rows: int, max_frames: int | None) -> int:
-        """The frames a request may have; `VoxradixError` when it can never fit."""
-        if prompt_rows < 1:
-            raise VoxradixError("the prompt has no rows; it needs at least one")
-        if max_frames is None:
-            budget = max(min(self.voice.max_frames, self._positions - prompt_rows), 1)
-        else:
-            budget = _whole("max_frames", max_frames)
-        if budget < 1:
-            raise VoxradixError(f"max_frames is {budget}; it must be at least 1")
-        needed = prompt_rows + budget
-        for limit, what in ((self.pool_rows, "the pool holds"), (self._positions, "the model's positions end at")):
-            if needed > limit:
-                raise VoxradixError(
-                    f"the request needs {needed} rows ({prompt_rows} of prompt and {budget} frames) but {what} "
-                    f"{limit}; shorten the text, lower max_frames or raise that limit"
-                )
-        return budget
-
-
-def _whole(name: str, value: object) -> int:
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise VoxradixError(f"{name} is {value!r}; it must be a whole number") from None
-
-
-def _own_rows(prompt: object) -> Tensor:
-    """The caller's rows as a tensor of the engine's own, on the CPU."""
-    try:
-        rows = torch.as_tensor(prompt)
-        if rows.dtype is torch.bool or rows.is_floating_point() or rows.is_complex():
-            raise VoxradixError(f"prompt rows have dtype {rows.dtype}; they must be integers")
-        return rows.to("cpu", torch.int64, copy=True)
-    except VoxradixError:
-        raise
-    except Exception as error:  # whatever the conversion raises, the prompt is at fault
-        raise VoxradixError(f"the prompt is neither text nor rows of integers [T, C]: {error}") from None
 
 
 def _outside(key: int) -> str:

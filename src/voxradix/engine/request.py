@@ -40,7 +40,8 @@ class Result:
         finish: "audio_end", "length", "aborted" or "error".
         error: What went wrong, for "error".
         prompt_rows: Rows of the prompt.
-        reused_rows: Prompt rows found in the cache when the request was first admitted.
+        reused_prompt_rows: Those found in the cache when the request was first admitted, computed as prompt rows.
+        reused_generated_rows: Those found there that had been generated.
         recomputed_rows: Rows that had been written, were lost to a retraction, and were computed again.
         retractions: How often the request gave its slots back.
         first_frame_seconds: From submission to the first frame; None without one.
@@ -51,11 +52,17 @@ class Result:
     finish: str
     error: str | None
     prompt_rows: int
-    reused_rows: int
+    reused_prompt_rows: int
+    reused_generated_rows: int
     recomputed_rows: int
     retractions: int
     first_frame_seconds: float | None
     seconds: float
+
+    @property
+    def reused_rows(self) -> int:
+        """Prompt rows found in the cache, however they came there."""
+        return self.reused_prompt_rows + self.reused_generated_rows
 
     @property
     def codes(self) -> Tensor:
@@ -67,9 +74,9 @@ class Result:
 class Request:
     """A prompt, how to go on from it, and how far it has come.
 
-    ``chain`` holds all rows known so far, prompt and generated. The first ``written`` of them have keys and
-    values in ``slots``; the first ``shared`` of those slots belong to the tree, which ``node`` locks. All of it is
-    the engine's own: callers read it, and take copies of rows.
+    The draws of its frame ``n`` are numbered ``first_draw + n``. ``chain`` holds all rows known so far, prompt and
+    generated. The first ``written`` of them have keys and values in ``slots``; the first ``shared`` of those slots
+    belong to the tree, which ``node`` locks. All of it is the engine's own: callers read it, and take copies of rows.
     """
 
     order: int
@@ -77,6 +84,7 @@ class Request:
     sampling: Sampling
     seed: int
     max_frames: int
+    first_draw: int
     chain: Chain
     state: State = State.WAITING
     frames: list[Tensor] = field(default_factory=list)
@@ -87,7 +95,9 @@ class Request:
     seen: Tensor | None = None
     finish: Finish | None = None
     error: str | None = None
-    reused: int | None = None
+    admissions: int = 0
+    reused_prompt: int = 0
+    reused_generated: int = 0
     recomputed: int = 0
     computed: int = 0
     retractions: int = 0
@@ -108,14 +118,26 @@ class Request:
             parts.append(torch.stack(self.frames[max(start - prompt, 0) : end - prompt]))
         return torch.cat(parts)
 
+    def admitted(self, hit: int, generated: int) -> None:
+        """Record an admission that found ``hit`` rows in the cache, ``generated`` of them generated ones."""
+        if not self.admissions:
+            self.reused_prompt, self.reused_generated = hit - generated, generated
+        self.admissions += 1
+        self.recomputed += max(self.computed - hit, 0)
+        self.written = hit
+
     def append(self, row: Tensor, packed: bytes, key: int) -> None:
         """Take a generated row (int64 [C]) with its packed form and key."""
-        if self.seen is not None:
-            self.seen[torch.arange(row.shape[0] - 1), row[1:]] = True
+        self.saw(row)
         if self.first_frame is None:
             self.first_frame = perf_counter()
-        self.chain.extend(packed, (key,))
+        self.chain.append(packed, key)
         self.frames.append(row.clone())
+
+    def saw(self, row: Tensor) -> None:
+        """Let the repetition penalty, if there is one, know the codes of a frame (int64 [C])."""
+        if self.seen is not None:
+            self.seen[torch.arange(row.shape[0] - 1), row[1:]] = True
 
     def result(self) -> Result:
         """The result of a finished request."""
@@ -127,7 +149,8 @@ class Request:
             finish=self.finish.value,
             error=self.error,
             prompt_rows=self.prompt.shape[0],
-            reused_rows=self.reused or 0,
+            reused_prompt_rows=self.reused_prompt,
+            reused_generated_rows=self.reused_generated,
             recomputed_rows=self.recomputed,
             retractions=self.retractions,
             first_frame_seconds=None if self.first_frame is None else self.first_frame - self.submitted,

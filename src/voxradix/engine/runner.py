@@ -51,7 +51,7 @@ class BatchChooser:
         self._stop = DrawTable.of([r.sampling.stop for r in batch], 2, device)
         self._codes = DrawTable.of([r.sampling.codes for r in batch], model.config.codebook_size, device)
         seeds = torch.tensor([r.seed for r in batch], device=device)
-        steps = torch.tensor([len(r.frames) for r in batch], device=device)
+        steps = torch.tensor([r.first_draw + len(r.frames) for r in batch], device=device)
         self._uniforms = uniforms(seeds, steps, layout.columns)
         self._seen: Tensor | None = None
         if any(r.seen is not None for r in batch):
@@ -127,7 +127,7 @@ class StepRunner:
 
     def _advance(self, requests: list[Request]) -> Tensor:
         """Write the newest row of each request; its hidden state, float32 [B, hidden]."""
-        rows = torch.stack([request.frames[-1] for request in requests])
+        rows = torch.cat([request.rows_between(request.rows - 1, request.rows) for request in requests])
         positions = torch.tensor([[request.rows - 1] for request in requests])
         return self._forward(rows, positions, [request.slots for request in requests])
 

@@ -1,8 +1,9 @@
 """The scheduler: who runs in the next step, and in which slots.
 
 A request waits, is prefilled in chunks, runs one frame a step, and finishes. When slots run out, the tree
-forgets what nobody uses; then the newest request is retracted: its rows go into the tree, where they may be
-found again, and it waits in the order of its arrival.
+forgets what nobody uses; then the newest running request is retracted: its rows go into the tree, where they may
+be found again, and it waits in the order of its arrival. A request that is prefilled is not retracted before it has
+its first frame, so each makes progress between two retractions and all of them end.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from time import perf_counter
 
 from voxradix.cache import Node, RadixTree, SlotPool
 from voxradix.engine.request import Finish, Request, State
+from voxradix.engine.totals import Totals
 
 HEADROOM = 8
 """Rows that must stay free for each running request when another is admitted, so that it is not retracted at once."""
@@ -34,7 +36,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One step: chunks to prefill, and running requests whose newest row is to be written."""
+    """One step: chunks to prefill, and requests whose newest row alone is to be written."""
 
     prefill: list[Chunk]
     decode: list[Request]
@@ -68,6 +70,7 @@ class Scheduler:
         """
         self.pool = SlotPool(slots)
         self.tree = RadixTree(row_bytes)
+        self.totals = Totals()
         self.waiting: list[Request] = []
         self.active: list[Request] = []
         self._max_batch = max_batch
@@ -86,7 +89,7 @@ class Scheduler:
     def plan(self) -> Plan:
         """Decide the next step and give every row in it a slot."""
         decode = self._place_decodes()
-        self._admit()
+        decode += self._admit()
         return Plan(self._cut_chunks(), decode)
 
     def wrote(self, request: Request, rows: int) -> None:
@@ -116,6 +119,7 @@ class Scheduler:
             self._release(request)
         request.state = State.FINISHED
         request.finish, request.error, request.finished = finish, error, perf_counter()
+        self.totals = self.totals.plus(request)
 
     def occupancy(self) -> Occupancy:
         """Where the pool's slots are."""
@@ -140,35 +144,45 @@ class Scheduler:
         placed: list[Request] = []
         for request in [r for r in self.active if r.state is State.RUNNING]:
             missing = request.rows - len(request.slots)  # 1, or 0 after a step that was interrupted
-            while request in self.active and not self._make_room(missing):
-                self.retract(self.active[-1])
-            if request in self.active:
+            while request.state is State.RUNNING and not self._make_room(missing):
+                self.retract(next(r for r in reversed(self.active) if r.state is State.RUNNING))
+            if request.state is State.RUNNING:
                 request.slots += self.pool.take(missing)
                 placed.append(request)
         return placed
 
-    def _admit(self) -> None:
-        """Admit waiting requests in order while there is room for all their rows and some frames of everyone."""
-        while self.waiting and len(self.active) < self._max_batch:
-            request = self.waiting[0]
+    def _admit(self) -> list[Request]:
+        """Admit waiting requests in order while there is room for all their rows and some frames of everyone.
+
+        Returns those whose last row alone is missing: they decode at once.
+        """
+        ready: list[Request] = []
+        for request in list(self.waiting):
+            if len(self.active) == self._max_batch:
+                break
             limit = request.rows - 1 if self._cache else 0  # the last row is computed: its hidden state is needed
             match = self.tree.match(request.chain, limit)
             hit = len(match.slots)
-            self._hold(request, match.node, hit)
             missing = request.rows - hit
-            spare = HEADROOM * len(self.active)
-            if missing + spare > self.pool.free + self.tree.evictable_rows:
+            if self._cache and self._prefilled_meanwhile(request) - hit > missing // 2:
+                continue
+            self._hold(request, match.node, hit)
+            if missing + HEADROOM * len(self.active) > self.pool.free + self.tree.evictable_rows:
                 self._hold(request, None, 0)
-                return
+                break
             self._make_room(missing)
             request.slots = [*match.slots, *self.pool.take(missing)]
-            request.written = hit
-            if request.reused is None:
-                request.reused = hit
-            request.recomputed += max(request.computed - hit, 0)
-            request.state = State.PREFILLING
-            self.waiting.pop(0)
+            request.admitted(hit, match.generated)
+            request.state = State.RUNNING if missing == 1 else State.PREFILLING
+            self.waiting.remove(request)
             insort(self.active, request, key=_arrival)
+            if request.state is State.RUNNING:
+                ready.append(request)
+        return ready
+
+    def _prefilled_meanwhile(self, request: Request) -> int:
+        """The most leading rows of a request that another is about to have written and will share."""
+        return max((request.chain.shared(r.chain) for r in self.active if r.state is State.PREFILLING), default=0)
 
     def _cut_chunks(self) -> list[Chunk]:
         budget = self._chunk_rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import torch
@@ -26,6 +27,7 @@ class MossLocal:
         embed: Rows int64 [R, C] to embeddings float32 [R, hidden].
         frames: Hidden states float32 [R, hidden] to the frame that follows each.
         parameters: Elements of all its tensors.
+        digest: SHA-256 of its configuration and weights: what tells two models apart.
     """
 
     def __init__(self, config: MossLocalConfig, weights: Weights) -> None:
@@ -38,6 +40,7 @@ class MossLocal:
         self._backbone = Backbone(config.backbone, weights, device)
         self.frames = FrameDecoder(config, weights, self.embed, device)
         self.parameters = weights.elements
+        self.digest = hashlib.sha256(repr(config).encode() + weights.digest()).digest()
         weights.leave("text_lm_head.", "audio_lm_heads.", "local_text_lm_head.")
         weights.warn_untaken()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,6 +33,7 @@ class Weights:
         self._where: dict[str, Any] = {}
         self._untaken: set[str] = set()
         self.elements = 0  # of the tensors taken so far
+        self._contents = hashlib.sha256()
         self._directory = directory
         with ExitStack() as guard:
             guard.callback(self._files.close)
@@ -75,7 +77,13 @@ class Weights:
             )
         self._untaken.discard(name)
         self.elements += tensor.numel()
+        self._contents.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        self._contents.update(memoryview(tensor.contiguous().flatten().view(torch.uint8).numpy()))
         return tensor.to(torch.float32, copy=True)  # its own memory: the file may change or go
+
+    def digest(self) -> bytes:
+        """SHA-256 of the tensors taken so far: names, types, shapes and contents, in the order they were taken."""
+        return self._contents.digest()
 
     def leave(self, *prefixes: str) -> None:
         """Say that tensors with these prefixes are known and not needed (heads tied to an embedding)."""
