@@ -5,17 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from voxradix.engine import Engine, Result
+    from voxradix.engine import Branch, Engine, Result, Take
     from voxradix.errors import VoxradixError
     from voxradix.sampling import GREEDY, Draw, Sampling
 
 __version__ = "0.1.0"
 
-__all__ = ["GREEDY", "Draw", "Engine", "Result", "Sampling", "VoxradixError", "__version__"]
+__all__ = ["GREEDY", "Branch", "Draw", "Engine", "Result", "Sampling", "Take", "VoxradixError", "__version__"]
 
 _HOMES = {
     "Engine": "voxradix.engine",
     "Result": "voxradix.engine",
+    "Branch": "voxradix.engine",
+    "Take": "voxradix.engine",
     "VoxradixError": "voxradix.errors",
     "GREEDY": "voxradix.sampling",
     "Draw": "voxradix.sampling",

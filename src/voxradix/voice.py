@@ -19,10 +19,13 @@ from voxradix.audio import Codec, load_codec
 from voxradix.errors import VoxradixError
 from voxradix.files import read_json
 from voxradix.models.moss_local import TEMPLATE, MossLocal, load, prompt_rows
+from voxradix.piece import Piece
 from voxradix.sampling import Draw, Sampling
 from voxradix.text import FrontEnd, Spoken, front_end
 
 _BUNDLED = Path(__file__).parent / "voices"
+_FRAME_RATE = 12.5
+"""Of the released model: 48000 samples a second, 3840 a frame (its config and its codec's)."""
 _MAX_FRAMES = 4096
 """The released model's budget: its card's ``max_new_tokens``, 5.5 minutes at 12.5 frames a second."""
 
@@ -103,17 +106,37 @@ class Voice:
             raise VoxradixError(f"{self.directory / 'voice.json'}: prompt has no segment {{text}} of its own")
         return template
 
-    def spoken(self, text: str) -> Spoken:
-        """The text as the voice reads it, and the words it was not trained for.
+    @cached_property
+    def frame_rate(self) -> float:
+        """Frames a second: the codec's, or the released model's for a voice without one."""
+        if "codec" not in self.settings:
+            return _FRAME_RATE
+        return self.codec.sample_rate / self.codec.samples_per_frame
+
+    def spoken(self, text: str, behind: Sequence[Piece] = ()) -> Spoken:
+        """The text as the voice reads it after what is ``behind`` it, and the words it was not trained for.
 
         Raises `VoxradixError` when nothing in it can be said.
         """
-        return self._front_end.spoken(text)
+        return self._front_end.spoken(text, behind)
 
-    def prompt(self, text: str) -> Tensor:
-        """The prompt rows of a text, int64 [T, C]."""
+    def split(self, text: str, behind: Sequence[Piece] = ()) -> list[str]:
+        """The texts as which a long text is spoken, one after the other."""
+        return self._front_end.split(text, behind)
+
+    def cut(self, behind: Sequence[Piece], piece: Piece, frames: int) -> Piece:
+        """The first ``frames`` of a piece that follows ``behind``, with what they say (`FrontEnd.cut`)."""
+        return self._front_end.cut(behind, piece, frames)
+
+    def prompt(self, text: str, behind: Sequence[Piece] = ()) -> Tensor:
+        """The prompt rows of a text, int64 [T, C]; after other pieces, in the model's continuation format."""
+        spoken = self.spoken(text, behind)
         return prompt_rows(
-            self.spoken(text).text, config=self.model.config, encode=self._encode, template=self._template
+            spoken.text,
+            config=self.model.config,
+            encode=self._encode,
+            template=self._template,
+            continuation=None if spoken.frames is None else spoken.frames[:, 1:],
         )
 
     def _encode(self, text: str) -> list[int]:

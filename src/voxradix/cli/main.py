@@ -51,7 +51,23 @@ def speak(
     text_file: Annotated[Path | None, typer.Option(help="Speak each line of a file, all in one batch.")] = None,
     voice: Annotated[str | None, typer.Option(help="Name of a bundled voice [default: numbers].")] = None,
     model: Annotated[Path | None, typer.Option(help="Checkpoint directory, instead of a bundled voice.")] = None,
-    seed: Annotated[int, typer.Option(help="The same text and seed give the same audio.")] = 0,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            help="Go on from a saved take, or from a place in it: take.npz, take.npz@3.0s, take.npz@37f (frames). "
+            "Without a text, the rest of its own is spoken anew.",
+            metavar="TAKE",
+        ),
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Keep the take in a file that --after goes on from.")] = None,
+    takes: Annotated[int, typer.Option(help="Speak so many takes, with as many seeds from --seed on.", min=1)] = 1,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            help="The same text and seed give the same audio [default: 0; the take's with --after, and the one after "
+            "it where its text is spoken anew]."
+        ),
+    ] = None,
     temperature: Annotated[
         float | None, typer.Option(help="Of codes; 0 is greedy [default: the voice's; model card: 1.7].")
     ] = None,
@@ -77,21 +93,36 @@ def speak(
     ] = None,
 ) -> None:
     """Turn text into a WAV file."""
-    from voxradix.cli.speak import Line, chosen_sampling, one_line, speak_lines, text_lines, use_threads
+    from voxradix.cli.speak import (
+        Line,
+        chosen_sampling,
+        one_line,
+        place_in_take,
+        speak_lines,
+        take_lines,
+        text_lines,
+        use_threads,
+    )
+    from voxradix.engine import Branch
     from voxradix.voice import load_voice
 
     if model is not None and voice is not None:
         raise VoxradixError(f"--model {model} and --voice {voice} exclude each other; give one")
-    if (text is None) == (text_file is None):
-        raise VoxradixError("give either a text to speak or --text-file")
-    if text is not None:
-        lines = [Line(text, one_line(output or Path("speech.wav")))]
+    if text is not None and text_file is not None:
+        raise VoxradixError("give either a text to speak or --text-file, not both")
+    if text is None and text_file is None and after is None:
+        raise VoxradixError("give either a text to speak or --text-file, or a take to go on from with --after")
+    source = None if after is None else place_in_take(after)
+    if text_file is None:
+        line = Line(text, output or Path("speech.wav"), after=source, save=save)
+        lines = [one_line(line) for line in take_lines(line, takes)]
+    elif after is not None or save is not None or takes != 1:
+        raise VoxradixError("--after, --save and --takes are for one text, not for --text-file")
     else:
-        assert text_file is not None
         lines = text_lines(text_file, output or Path("speech"))
     loaded = load_voice(model if model is not None else voice or "numbers")
     sampling = chosen_sampling(
-        loaded.sampling,
+        loaded.sampling if source is None else (source.take if isinstance(source, Branch) else source).sampling,
         codes={"temperature": temperature, "top_p": top_p, "top_k": top_k},
         stop={"temperature": stop_temperature, "top_p": stop_top_p, "top_k": stop_top_k},
         repetition_penalty=repetition_penalty,

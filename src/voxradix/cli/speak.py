@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -15,33 +16,82 @@ from torch import Tensor
 
 from voxradix.audio import check_writable, wav_bytes, write_file
 from voxradix.cli.terminal import say
-from voxradix.engine import Engine, Result
+from voxradix.engine import Branch, Engine, Speaking, Take
 from voxradix.errors import VoxradixError
 from voxradix.models.moss_local import MossLocal
 from voxradix.sampling import Sampling
 from voxradix.voice import Voice
 
 STANDARD_OUTPUT = Path("-")
+_PLACE = re.compile(r"(?P<file>.+)@(?P<number>\d+(\.\d+)?)(?P<unit>[sf])")
 _SMALL = 50_000_000
 """Parameters below which one thread serves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A text to speak, the WAV file to write (`STANDARD_OUTPUT` for standard output), and its place in a text file."""
+    """One take to speak.
 
-    text: str
+    Attributes:
+        text: What to say; None for the rest of ``after``.
+        output: The WAV file to write; `STANDARD_OUTPUT` for standard output.
+        place: Its place in a text file, for messages.
+        after: The take, or the place in one, to go on from.
+        save: The take file to write.
+        number: Counts the takes of one text; it is added to the seed.
+    """
+
+    text: str | None
     output: Path
     place: str = ""
+    after: Take | Branch | None = None
+    save: Path | None = None
+    number: int = 0
 
 
-def one_line(output: Path) -> Path:
-    """The output of a single text, known to be writable."""
-    if output != STANDARD_OUTPUT:
-        check_writable(output)
+def one_line(line: Line) -> Line:
+    """The line, whose files are known to be writable."""
+    if line.output != STANDARD_OUTPUT:
+        check_writable(line.output)
     elif sys.stdout is None or sys.stdout.isatty():
         raise VoxradixError("standard output is closed or a terminal; name a file to write, or pipe it on")
-    return output
+    if line.save is not None:
+        check_writable(line.save)
+    return line
+
+
+def take_lines(line: Line, takes: int) -> list[Line]:
+    """A line as so many takes; with more than one, file names end in -1, -2 and so on."""
+    if takes == 1:
+        return [line]
+    if line.output == STANDARD_OUTPUT:
+        raise VoxradixError("standard output takes one WAV file; with --takes, name a file to number")
+    return [
+        replace(
+            line,
+            output=_numbered(line.output, number + 1),
+            save=None if line.save is None else _numbered(line.save, number + 1),
+            number=number,
+        )
+        for number in range(takes)
+    ]
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.stem}-{number}{path.suffix}")
+
+
+def place_in_take(place: str) -> Take | Branch:
+    """The take in a file, or with ``@3.0s`` or ``@37f`` after its name, the place at that time or frame."""
+    match = _PLACE.fullmatch(place)
+    if match is None or Path(place).exists():
+        return Take.load(place)
+    take = Take.load(match["file"])
+    if match["unit"] == "s":
+        return take.at(seconds=float(match["number"]))
+    if not match["number"].isdigit():
+        raise VoxradixError(f"--after {place!r}: {match['number']} is no whole number of frames")
+    return take.at(frames=int(match["number"]))
 
 
 def text_lines(path: Path, directory: Path) -> list[Line]:
@@ -97,8 +147,10 @@ def use_threads(wanted: int | None, model: MossLocal) -> None:
         torch.set_num_threads(wanted)
 
 
-def speak_lines(lines: list[Line], voice: Voice, *, sampling: Sampling, seed: int, max_frames: int | None) -> bool:
-    """Speak all lines in one engine; write each one's WAV, and print its figures, as soon as it is spoken.
+def speak_lines(
+    lines: list[Line], voice: Voice, *, sampling: Sampling, seed: int | None, max_frames: int | None
+) -> bool:
+    """Speak all lines in one engine; write each one's files, and print its figures, as soon as it is spoken.
 
     Raises `VoxradixError` before anything is computed if a text or setting cannot be used.
 
@@ -107,46 +159,67 @@ def speak_lines(lines: list[Line], voice: Voice, *, sampling: Sampling, seed: in
     """
     codec = voice.codec
     engine = Engine(voice)
-    requests = {
-        engine.submit(_prompt(line, voice), sampling=sampling, seed=seed, max_frames=max_frames): line for line in lines
-    }
+    going = {_begin(engine, line, sampling, seed, max_frames): line for line in lines}
     started = perf_counter()
     audio_seconds, spoken = 0.0, 0
-    with _Frames(codec.sample_rate / codec.samples_per_frame) as frames:
-        while (report := engine.step()) is not None:
-            frames.advance(len(report.gained))
-            for request in report.finished:
-                line, result = requests[request], request.result()
-                if result.finish == "error":
-                    say(f"{line.output}: {result.error}")
+    texts = sum(len(speaking.script.texts) for speaking in going)
+    with _Frames(voice.frame_rate, texts) as frames:
+        while going:
+            for speaking, line in list(going.items()):
+                before = speaking.done
+                more = speaking.proceed(frames.frame)
+                frames.texts(speaking.done - before)
+                if more:
                     continue
-                if result.finish == "length":
-                    say(f"warning: {line.output}: cut off at {len(result.rows)} frames; --max-frames allows more")
-                sound = codec.decode(result.codes)
-                _write(line, wav_bytes(sound, codec.sample_rate))
+                del going[speaking]
+                take = speaking.take()
+                if line.save is not None:
+                    take.save(line.save)
+                if take.finish == "error":
+                    say(f"{line.output}: {take.error}")
+                    continue
+                if take.finish == "length":
+                    say(f"warning: {line.output}: cut off at {take.frames} frames; --max-frames allows more")
+                _write(line, wav_bytes(codec.decode(take.codes), codec.sample_rate))
                 spoken += 1
-                seconds = len(sound) / codec.sample_rate
-                audio_seconds += seconds
+                audio_seconds += take.new_frames / take.frame_rate
                 elapsed = perf_counter() - started
-                _report(line, result, seconds, elapsed / audio_seconds if audio_seconds else 0.0)
+                _report(line, take, elapsed / audio_seconds if audio_seconds else 0.0)
+            engine.step()
     return spoken == len(lines)
 
 
-class _Frames:
-    """A progress bar on standard error, if that is a terminal, that counts frames and seconds of audio."""
+def _begin(engine: Engine, line: Line, sampling: Sampling, seed: int | None, max_frames: int | None) -> Speaking:
+    try:
+        speaking = engine.begin(
+            line.text, after=line.after, sampling=sampling, seed=seed, max_frames=max_frames, number=line.number
+        )
+    except VoxradixError as error:
+        raise VoxradixError(f"{line.place}{error}") from None
+    if speaking.script.unknown and not line.number:
+        words = ", ".join(dict.fromkeys(speaking.script.unknown))
+        say(
+            f"warning: {line.place}this voice was not trained to say {words}, so it spells what it can of it; "
+            f"it is trained for {engine.voice.trained_for}"
+        )
+    return speaking
 
-    def __init__(self, rate: float) -> None:
+
+class _Frames:
+    """A progress bar on standard error, if that is a terminal: texts that are spoken, frames, seconds of audio."""
+
+    def __init__(self, rate: float, texts: int) -> None:
         self._rate = rate
         console = Console(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("{task.completed:.0f} frames, {task.fields[seconds]:.1f} s of audio"),
+            TextColumn("{task.completed} of {task.total} texts, {task.fields[frames]} frames, {task.fields[seconds]}"),
             console=console,
             transient=True,
             disable=not console.is_terminal,
         )
-        self._task = self._progress.add_task("speaking", total=None, seconds=0.0)
+        self._task = self._progress.add_task("speaking", total=texts, frames=0, seconds="0.0 s of audio")
         self._count = 0
 
     def __enter__(self) -> _Frames:
@@ -156,24 +229,15 @@ class _Frames:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def advance(self, frames: int) -> None:
-        self._count += frames
-        self._progress.update(self._task, completed=self._count, seconds=self._count / self._rate)
+    def frame(self, _: Tensor) -> None:
+        """Count a frame."""
+        self._count += 1
+        seconds = f"{self._count / self._rate:.1f} s of audio"
+        self._progress.update(self._task, frames=self._count, seconds=seconds)
 
-
-def _prompt(line: Line, voice: Voice) -> Tensor:
-    try:
-        unknown = voice.spoken(line.text).unknown
-        prompt = voice.prompt(line.text)
-    except VoxradixError as error:
-        raise VoxradixError(f"{line.place}{error}") from None
-    if unknown:
-        words = ", ".join(dict.fromkeys(unknown))
-        say(
-            f"warning: {line.place}this voice was not trained to say {words}, so it spells what it can of it; "
-            f"it is trained for {voice.trained_for}"
-        )
-    return prompt
+    def texts(self, spoken: int) -> None:
+        """Count texts that are spoken to their end."""
+        self._progress.advance(self._task, spoken)
 
 
 def _write(line: Line, wav: bytes) -> None:
@@ -184,10 +248,12 @@ def _write(line: Line, wav: bytes) -> None:
         write_file(line.output, wav)
 
 
-def _report(line: Line, result: Result, seconds: float, factor: float) -> None:
-    first = "none" if result.first_frame_seconds is None else f"{1000 * result.first_frame_seconds:.0f} ms"
+def _report(line: Line, take: Take, factor: float) -> None:
+    first = "none" if take.first_frame_seconds is None else f"{1000 * take.first_frame_seconds:.0f} ms"
+    kept = take.frames - take.new_frames
     print(
-        f"{line.output}: {len(result.rows)} frames, {seconds:.2f} s of audio, first frame {first}, "
-        f"real-time factor {factor:.3f}, {result.reused_rows} of {result.prompt_rows} prefix rows reused",
+        f"{line.output}: {take.frames} frames{f', {kept} of them kept' if kept else ''}, {take.seconds:.2f} s of audio, "
+        f"first frame {first}, real-time factor {factor:.3f}, "
+        f"{take.reused_prompt_rows + take.reused_generated_rows} of {take.prompt_rows} prefix rows reused",
         file=sys.stderr if line.output == STANDARD_OUTPUT else sys.stdout,
     )

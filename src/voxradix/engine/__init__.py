@@ -1,7 +1,22 @@
-"""The engine: requests, their scheduler, the step runner, and the face that callers see."""
+"""The engine: requests, their scheduler, the step runner, takes, and the face that callers see."""
 
 from voxradix.engine.engine import Engine, StepReport
 from voxradix.engine.request import Finish, Request, Result, State
 from voxradix.engine.scheduler import Occupancy
+from voxradix.engine.speaking import Speaking
+from voxradix.engine.take import Branch, Take
+from voxradix.engine.totals import Totals
 
-__all__ = ["Engine", "Finish", "Occupancy", "Request", "Result", "State", "StepReport"]
+__all__ = [
+    "Branch",
+    "Engine",
+    "Finish",
+    "Occupancy",
+    "Request",
+    "Result",
+    "Speaking",
+    "State",
+    "StepReport",
+    "Take",
+    "Totals",
+]

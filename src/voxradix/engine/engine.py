@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -13,14 +14,22 @@ from voxradix.engine.door import Door, Prompt, whole_number
 from voxradix.engine.request import Finish, Request, Result, State
 from voxradix.engine.runner import NOT_FINITE, NOT_FINITE_REASON, StepOutput, StepRunner
 from voxradix.engine.scheduler import Occupancy, Scheduler
+from voxradix.engine.script import script
+from voxradix.engine.speaking import FrameCallback, Settings, Speaking
+from voxradix.engine.take import Branch, Take
 from voxradix.engine.totals import Totals
 from voxradix.errors import VoxradixError
 from voxradix.keys import RowHash, RowPublisher, fastest_hash
 from voxradix.sampling import Sampling
 from voxradix.voice import Voice, load_voice
 
-FrameCallback = Callable[[Tensor], None]
-"""Called with each frame, int64 [C], when it is made."""
+
+class _SpeakSettings(TypedDict, total=False):
+    sampling: Sampling | None
+    seed: int | None
+    max_frames: int | None
+    salt: str
+    on_frame: FrameCallback | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +275,89 @@ class Engine:
             self.abort(request)
         if request.finish is Finish.ERROR:
             raise RuntimeError(f"the request failed after {told} frames: {request.error}")
+
+    def begin(
+        self,
+        text: str | None = None,
+        *,
+        after: Take | Branch | None = None,
+        sampling: Sampling | None = None,
+        seed: int | None = None,
+        max_frames: int | None = None,
+        salt: str = "",
+        number: int = 0,
+    ) -> Speaking:
+        """Begin one take, the ``number``-th of its text; `step` and, after each step, `Speaking.proceed` bring it on.
+
+        The other arguments are those of `speak`.
+        """
+        settings = Settings.of(self.voice, text, after, sampling, seed, max_frames, salt)
+        settings = replace(settings, seed=settings.seed + number)
+        return Speaking(self.voice, self.submit, script(self.voice, text, after), settings)
+
+    @overload
+    def speak(
+        self, text: str | None = None, *, after: Take | Branch | None = None, **settings: Unpack[_SpeakSettings]
+    ) -> Take: ...
+
+    @overload
+    def speak(
+        self, text: str | None = None, *, after: Take | Branch | None = None, n: int, **settings: Unpack[_SpeakSettings]
+    ) -> list[Take]: ...
+
+    def speak(
+        self,
+        text: str | None = None,
+        *,
+        after: Take | Branch | None = None,
+        n: int | None = None,
+        sampling: Sampling | None = None,
+        seed: int | None = None,
+        max_frames: int | None = None,
+        salt: str = "",
+        on_frame: FrameCallback | None = None,
+    ) -> Take | list[Take]:
+        """Speak a text; a long one sentence by sentence, each after the ones before.
+
+        Args:
+            text: What to say. Without one, the rest of what ``after`` was to say is said anew.
+            after: A take to go on from, or a place in one (`Take.at`).
+            n: Speak it so many times, with as many seeds from ``seed`` on, and return a list.
+            sampling: How frames are drawn; by default as in ``after``, or as the voice says.
+            seed: By default that of ``after``, or the one after it where a branch says the same text anew; else 0.
+            max_frames: The budget of new frames; by default the voice's for each text.
+            salt: As for `submit`.
+            on_frame: Called with each new frame, int64 [C], when it is made.
+
+        Returns:
+            The take, or for ``n`` all of them. One that a failure ended says so in ``finish`` and ``error``.
+
+        Raises:
+            VoxradixError: When a value cannot be used, or what is to be said can never fit.
+        """
+        count = 1 if n is None else whole_number("n", n)
+        if count < 1:
+            raise VoxradixError(f"n is {count}; it must be at least 1")
+        speakings: list[Speaking] = []
+        try:
+            for number in range(count):
+                speaking = self.begin(
+                    text,
+                    after=after,
+                    sampling=sampling,
+                    seed=seed,
+                    max_frames=max_frames,
+                    salt=salt,
+                    number=number,
+                )
+                speakings.append(speaking)
+            while sum(speaking.proceed(on_frame) for speaking in speakings):
+                self.step()
+        finally:
+            for speaking in speakings:
+                self.abort(speaking.request)
+        takes = [speaking.take() for speaking in speakings]
+        return takes[0] if n is None else takes
 
     @property
     def totals(self) -> Totals:

@@ -78,7 +78,7 @@ class Weights:
         self._untaken.discard(name)
         self.elements += tensor.numel()
         self._contents.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        self._contents.update(memoryview(tensor.contiguous().flatten().view(torch.uint8).numpy()))
+        self._contents.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
         return tensor.to(torch.float32, copy=True)  # its own memory: the file may change or go
 
     def digest(self) -> bytes:

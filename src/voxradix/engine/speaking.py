@@ -1,0 +1,153 @@
+"""A take under way: its texts, spoken one after the other as requests of one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from voxradix.engine.door import whole_number
+from voxradix.engine.request import Request, Result, State
+from voxradix.engine.script import Script
+from voxradix.engine.take import Branch, Take
+from voxradix.errors import VoxradixError
+from voxradix.piece import End, Piece
+from voxradix.sampling import Sampling
+from voxradix.voice import Voice
+
+FrameCallback = Callable[[Tensor], None]
+"""Called with each frame, int64 [C], when it is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a take is spoken: its draws, its seed, its budget of new frames (None: the voice's, a text), its salt."""
+
+    sampling: Sampling
+    seed: int
+    max_frames: int | None
+    salt: str
+
+    @classmethod
+    def of(
+        cls,
+        voice: Voice,
+        text: str | None,
+        after: Take | Branch | None,
+        sampling: Sampling | None,
+        seed: int | None,
+        max_frames: int | None,
+        salt: str,
+    ) -> Settings:
+        """The settings of a call, with what it leaves out: as in the take it goes on from, or as the voice says.
+
+        A branch that says the same text anew takes the next seed; with the same one it would say it as it did.
+        """
+        take = after.take if isinstance(after, Branch) else after
+        anew = text is None and isinstance(after, Branch)
+        if sampling is None:
+            sampling = voice.sampling if take is None else take.sampling
+        if seed is None:
+            seed = 0 if take is None else take.seed + anew
+        return cls(sampling, whole_number("seed", seed), max_frames, salt)
+
+
+class Speaking:
+    """Speaks a script. After every step of the engine, `proceed` brings it on.
+
+    Draws are numbered by the frames of the whole take, so a take that branches off with its own seed, or goes on after
+    its budget was spent, has the frames it would have had.
+
+    Attributes:
+        script: What it speaks.
+        frames: The new frames so far, over all texts, each int64 [C].
+        request: The request under way, or the last one.
+    """
+
+    def __init__(self, voice: Voice, submit: Callable[..., Request], script: Script, settings: Settings) -> None:
+        """Begin; ``submit`` is the engine's. Raises `VoxradixError` when the first text can never fit."""
+        self.script = script
+        self.frames: list[Tensor] = []
+        self._voice = voice
+        self._submit = submit
+        self._settings = settings
+        self._pieces = list(script.behind)
+        self._results: list[Result] = []
+        self._left = list(script.texts)
+        self._kept = script.kept
+        self._taken = 0
+        self._finish: str | None = None
+        self._error: str | None = None
+        self.request = self._next()
+
+    @property
+    def done(self) -> int:
+        """How many of the texts are spoken."""
+        return len(self._pieces) - len(self.script.behind)
+
+    def proceed(self, on_frame: FrameCallback | None = None) -> bool:
+        """Take over what the request under way has made; when it has ended, begin the next text.
+
+        ``on_frame`` is called with each frame that is new. Returns whether there is more to come.
+        """
+        for frame in self.request.frames[self._taken :]:
+            self._taken += 1
+            self.frames.append(frame)
+            if on_frame is not None:
+                on_frame(frame.clone())
+        if self._finish is None and self.request.state is State.FINISHED:
+            self._end_text()
+        return self._finish is None
+
+    def take(self) -> Take:
+        """The take as far as it has come, when `proceed` says that there is no more."""
+        if self._finish is None:
+            raise RuntimeError("the take is still under way")
+        model = self._voice.model
+        return Take(
+            voice=self._voice.name,
+            model=model.digest.hex(),
+            layout=model.layout,
+            frame_rate=self._voice.frame_rate,
+            pieces=tuple(self._pieces),
+            unsaid=tuple(self._left),
+            seed=self._settings.seed,
+            sampling=self._settings.sampling,
+            finish=self._finish,
+            error=self._error,
+            results=tuple(self._results),
+        )
+
+    def _next(self) -> Request:
+        """Submit the next text, after the pieces that are spoken and the frames of it that are kept."""
+        budget = self._settings.max_frames
+        request = self._submit(
+            torch.cat((self._voice.prompt(self._left[0], self._pieces), self._kept)),
+            sampling=self._settings.sampling,
+            seed=self._settings.seed,
+            max_frames=None if budget is None else budget - len(self.frames),
+            salt=self._settings.salt,
+            own_frames=len(self._kept),
+            first_draw=sum(len(piece.rows) for piece in self._pieces) + len(self._kept),
+        )
+        self._taken = 0
+        return request
+
+    def _end_text(self) -> None:
+        result = self.request.result()
+        self._results.append(result)
+        ended = result.finish == "audio_end"
+        rows = torch.cat((self._kept, result.rows))
+        self._pieces.append(Piece(self._left.pop(0), rows, End.ENDED if ended else End.OPEN))
+        self._kept = self._kept[:0]
+        if not ended or not self._left:
+            self._finish, self._error = result.finish, result.error
+        elif self._settings.max_frames is not None and len(self.frames) >= self._settings.max_frames:
+            self._finish = "length"
+        else:
+            try:
+                self.request = self._next()
+            except VoxradixError as error:  # the frames of earlier texts leave no room for the next
+                self._finish, self._error = "error", str(error)

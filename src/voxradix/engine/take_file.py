@@ -1,0 +1,127 @@
+"""Takes in files: a NumPy .npz archive with the rows, and a JSON text that says what they are."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from voxradix.audio import write_file
+from voxradix.engine.request import Finish
+from voxradix.engine.take import Take
+from voxradix.errors import VoxradixError
+from voxradix.piece import End, Piece
+from voxradix.rows import EndRule, RowLayout
+from voxradix.sampling import Draw, Sampling
+
+_T = TypeVar("_T")
+
+FORMAT = "voxradix take"
+VERSION = 1
+"""Raised whenever a file of the new kind could be misread by the old reader."""
+
+
+def save_take(take: Take, path: Path) -> None:
+    """Write a take, whole or not at all. Raises `VoxradixError` when it cannot be written."""
+    about = {
+        "format": FORMAT,
+        "version": VERSION,
+        "voice": take.voice,
+        "model": take.model,
+        "layout": asdict(take.layout) | {"end_rule": take.layout.end_rule.name},
+        "frame_rate": take.frame_rate,
+        "pieces": [{"text": p.text, "frames": len(p.rows), "end": p.end.value} for p in take.pieces],
+        "unsaid": list(take.unsaid),
+        "seed": take.seed,
+        "sampling": asdict(take.sampling),
+        "finish": take.finish,
+        "error": take.error,
+    }
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, about=np.array(json.dumps(about)), rows=take.rows.numpy())
+    write_file(path, buffer.getvalue())
+
+
+def load_take(path: Path) -> Take:
+    """Read a take. Raises `VoxradixError` that names the file and what is wrong with it."""
+    about, rows = _read(path)
+    if about.get("format") != FORMAT:
+        raise VoxradixError(f"{path} is no take: its format is {about.get('format')!r}")
+    if about.get("version") != VERSION:
+        raise VoxradixError(f"{path} is a take of version {about.get('version')!r}; this release reads {VERSION}")
+    try:
+        layout = _layout(about["layout"])
+        layout.check(rows)
+        return Take(
+            voice=_is(str, about["voice"]),
+            model=_is(str, about["model"]),
+            layout=layout,
+            frame_rate=_positive(about["frame_rate"]),
+            pieces=_pieces(about["pieces"], rows.to(torch.int64)),
+            unsaid=tuple(_is(str, text) for text in _is(list, about["unsaid"])),
+            seed=_is(int, about["seed"]),
+            sampling=_sampling(about["sampling"]),
+            finish=Finish(about["finish"]).value,
+            error=None if about["error"] is None else _is(str, about["error"]),
+        )
+    except KeyError as error:
+        raise VoxradixError(f"{path} is a damaged take: {error} is missing") from None
+    except (TypeError, ValueError) as error:
+        raise VoxradixError(f"{path} is a damaged take: {error}") from None
+
+
+def _read(path: Path) -> tuple[dict[str, Any], Tensor]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            about = json.loads(str(archive["about"]))
+            rows = torch.from_numpy(archive["rows"])
+    except FileNotFoundError:
+        raise VoxradixError(f"{path} does not exist; name a file that --save or Take.save wrote") from None
+    except OSError as error:
+        raise VoxradixError(f"{path} cannot be read: {error}") from None
+    except Exception as error:  # the archive's own errors are of many kinds: zipfile, zlib, NumPy, JSON
+        raise VoxradixError(f"{path} is no take, or a damaged one: {error}") from None
+    if not isinstance(about, dict):
+        raise VoxradixError(f"{path} is no take: it says nothing about itself")
+    return about, rows
+
+
+def _layout(about: Mapping[str, Any]) -> RowLayout:
+    values = dict(about)
+    values["bounds"] = tuple(_is(int, bound) for bound in values["bounds"])
+    values["end_rule"] = EndRule[values["end_rule"]]
+    return RowLayout(**values)
+
+
+def _sampling(about: Mapping[str, Any]) -> Sampling:
+    return Sampling(Draw(**about["stop"]), Draw(**about["codes"]), about["repetition_penalty"])
+
+
+def _pieces(about: object, rows: Tensor) -> tuple[Piece, ...]:
+    entries = _is(list, about)
+    counts = [_is(int, entry["frames"]) for entry in entries]
+    if any(count < 0 for count in counts) or sum(counts) != len(rows):
+        raise ValueError(f"its pieces have {counts} frames, but there are {len(rows)} rows")
+    return tuple(
+        Piece(_is(str, entry["text"]), part, End(entry["end"]))
+        for entry, part in zip(entries, rows.split(counts), strict=True)
+    )
+
+
+def _positive(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
+        raise ValueError(f"frame_rate is {value!r}")
+    return float(value)
+
+
+def _is(kind: type[_T], value: object) -> _T:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
