@@ -252,8 +252,8 @@ def _report(line: Line, take: Take, factor: float) -> None:
     first = "none" if take.first_frame_seconds is None else f"{1000 * take.first_frame_seconds:.0f} ms"
     kept = take.frames - take.new_frames
     print(
-        f"{line.output}: {take.frames} frames{f', {kept} of them kept' if kept else ''}, {take.seconds:.2f} s of audio, "
-        f"first frame {first}, real-time factor {factor:.3f}, "
+        f"{line.output}: {take.frames} frames{f', {kept} of them kept' if kept else ''}, "
+        f"{take.seconds:.2f} s of audio, first frame {first}, real-time factor {factor:.3f}, "
         f"{take.reused_prompt_rows + take.reused_generated_rows} of {take.prompt_rows} prefix rows reused",
         file=sys.stderr if line.output == STANDARD_OUTPUT else sys.stdout,
     )
