@@ -10,9 +10,10 @@ from typing import TypedDict, Unpack, overload
 import torch
 from torch import Tensor
 
+from voxradix.engine.decode import NOT_FINITE
 from voxradix.engine.door import Door, Prompt, whole_number
 from voxradix.engine.request import Finish, Request, Result, State
-from voxradix.engine.runner import NOT_FINITE, NOT_FINITE_REASON, StepOutput, StepRunner
+from voxradix.engine.runner import NOT_FINITE_REASON, StepOutput, StepRunner
 from voxradix.engine.scheduler import Occupancy, Scheduler
 from voxradix.engine.script import script
 from voxradix.engine.speaking import FrameCallback, Settings, Speaking
@@ -64,6 +65,7 @@ class Engine:
         max_batch: int = 16,
         chunk_rows: int = 256,
         cache: bool = True,
+        graphs: bool = True,
         row_hash: RowHash | None = None,
     ) -> None:
         """An engine over one voice.
@@ -74,6 +76,8 @@ class Engine:
             max_batch: Requests prefilled or running at once; more wait.
             chunk_rows: Rows prefilled in one step, all requests together.
             cache: Whether rows are kept for reuse.
+            graphs: Whether decode steps are captured, once a kind of step has proved common, and replayed: the same
+                rows, sooner.
             row_hash: The raw hash the row keys are folded from; by default the seed's. Keys only nominate: any
                 function is safe.
         """
@@ -86,7 +90,7 @@ class Engine:
         self._layout = model.layout
         self._door = Door(self.voice, pool_rows, row_hash or fastest_hash(model.layout))
         publish = RowPublisher(model.layout, model.config.assistant_slot_id, device=model.device, row_hash=row_hash)
-        self._runner = StepRunner(model, pool_rows, publish)
+        self._runner = StepRunner(model, pool_rows, max_batch, publish, graphs=graphs)
         self._scheduler = Scheduler(
             slots=pool_rows,
             max_batch=max_batch,
@@ -389,8 +393,9 @@ class Engine:
             self._scheduler.retract(request)
 
     def check(self) -> None:
-        """Raise `AssertionError` if a row of the pool is lost or owned twice. Visits every row: for tests."""
+        """Raise `AssertionError` if a row or a seat is lost or owned twice. Visits every row: for tests."""
         self._scheduler.check()
+        self._runner.check()
 
     def _require_own(self, request: Request) -> None:
         if request.state is not State.FINISHED and request not in self._scheduler:

@@ -110,6 +110,11 @@ class Request:
         """Rows known so far."""
         return len(self.chain)
 
+    @property
+    def next_draw(self) -> int:
+        """The number of the next frame's draws."""
+        return self.first_draw + len(self.frames)
+
     def rows_between(self, start: int, end: int) -> Tensor:
         """Known rows ``start .. end - 1``, int64 [end - start, C]."""
         prompt = self.prompt.shape[0]
