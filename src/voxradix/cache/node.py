@@ -90,7 +90,7 @@ class Node:
         return upper
 
     def trim(self, keep: int, row_bytes: int) -> array[int]:
-        """Forget all rows but the first ``keep`` and return their slots."""
+        """Forget all rows but the first ``keep``, of which there are some, and return their slots."""
         cut = self.slots[keep:]
         del self.rows[keep * row_bytes :], self.keys[keep:], self.slots[keep:]
         self.given = min(self.given, keep)
@@ -102,13 +102,13 @@ class Node:
         siblings = self.parent.children[self.keys[0]]
         siblings[siblings.index(self)] = other
 
-    def leave(self, key: int) -> None:
-        """Leave the tree; ``key`` is the key of the first row."""
+    def leave(self) -> None:
+        """Leave the tree."""
         assert self.parent is not None
-        siblings = self.parent.children[key]
+        siblings = self.parent.children[self.keys[0]]
         siblings.remove(self)
         if not siblings:
-            del self.parent.children[key]
+            del self.parent.children[self.keys[0]]
         self.parent = None
 
 
