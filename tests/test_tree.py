@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from array import array
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from tests.plain_cache import PlainCache, Rows
-from voxradix.cache import Chain, Node, RadixTree, Rank, SlotPool
+from voxradix.cache import Chain, Node, RadixTree, SlotPool
+from voxradix.cache import tree as cache_tree
+from voxradix.cache.chain import shared_rows
 
 SIZE = 2
 HERE = b"here"
@@ -96,10 +99,9 @@ class Pair:
         slots = {row.slot: row for row in self.plain.rows.values()}
         assert len(slots) == len(self.plain.rows) == self.tree.rows
         for node in self.tree.nodes():
-            rank = Rank.PINNED if node.pins else Rank.HIT if node.hit else Rank.UNHIT
             for index, slot in enumerate(node.slots):
                 row = slots[slot]
-                assert (rank, node.used) == row.order
+                assert node.order == row.order
                 assert (node.hit, node.pins, node.locks) == (row.hit, row.pins, row.locks)
                 assert (index < node.given) == row.given
 
@@ -279,6 +281,24 @@ def test_pins_put_on_and_taken_back_for_ever_do_not_fill_the_queue() -> None:
     assert len(pair.tree._queue) < 100
     pair.evict(4)
     pair.check()
+
+
+@pytest.mark.parametrize("chains", [10, 3000])
+def test_a_match_compares_as_much_in_a_large_tree_as_in_a_small_one(
+    chains: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree, calls = RadixTree(SIZE), 0
+    for number in range(chains):
+        tree.insert(chain((1, 2, number, 3), identity), 4, [0] * 4)
+
+    def counted(*arguments: Any) -> int:
+        nonlocal calls
+        calls += 1
+        return shared_rows(*arguments)
+
+    monkeypatch.setattr(cache_tree, "shared_rows", counted)
+    assert len(tree.match(chain((1, 2, 7, 3), identity), 4).slots) == 4
+    assert calls == 2, "the rows all share, and the chain's own"
 
 
 def test_a_locked_prefix_outlives_any_eviction() -> None:

@@ -3,15 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from enum import IntEnum
-
-
-class Rank(IntEnum):
-    """Who goes first when room is needed: what nobody has hit, then what was hit, then what is pinned."""
-
-    UNHIT = 0
-    HIT = 1
-    PINNED = 2
 
 
 class Node:
@@ -60,11 +51,9 @@ class Node:
         return len(self.slots)
 
     @property
-    def rank(self) -> Rank:
-        """Its place in the order of eviction, before the tick of its last use."""
-        if self.pins:
-            return Rank.PINNED
-        return Rank.HIT if self.hit else Rank.UNHIT
+    def order(self) -> tuple[int, int]:
+        """Who goes first: what nobody has hit (0), what was hit (1), what is pinned (2); then the longest unused."""
+        return 2 if self.pins else int(self.hit), self.used
 
     @property
     def evictable(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
 
 from voxradix.cache.chain import Chain, shared_rows
@@ -150,14 +150,19 @@ class RadixTree:
         first.
         """
         freed: list[int] = []
-        while len(freed) < rows and self._queue:
-            rank, used, entry, leaf = heappop(self._queue)
-            if leaf.entry != entry:
+        queue = self._queue
+        while len(freed) < rows and queue:
+            rank, used, entry, leaf = queue[0]
+            alive = leaf.entry == entry
+            if alive and leaf.evictable and leaf.order != (rank, used):
+                heapreplace(queue, (*leaf.order, entry, leaf))
                 continue
-            leaf.entry = 0
-            if leaf.evictable and (rank, used) == (leaf.rank, leaf.used):
-                freed += self._trim(leaf, rows - len(freed))
-            self._offer(leaf)
+            heappop(queue)
+            if alive:
+                leaf.entry = 0
+                if leaf.evictable:
+                    freed += self._trim(leaf, rows - len(freed))
+                    self._offer(leaf)
         return freed
 
     def path(self, node: Node) -> array[int]:
@@ -249,7 +254,7 @@ class RadixTree:
         return cut
 
     def _offer(self, node: Node) -> None:
-        """Queue a node for eviction if it may go. An entry whose rank or tick has passed is queued anew."""
+        """Queue a node for eviction if it may go. Its place is put right when its turn comes."""
         if node.evictable and not node.entry:
             node.entry = next(self._entries)
-            heappush(self._queue, (node.rank, node.used, node.entry, node))
+            heappush(self._queue, (*node.order, node.entry, node))
