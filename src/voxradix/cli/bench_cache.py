@@ -61,7 +61,7 @@ def bench_cache(sizes: Sizes, behind: list[int], repeats: int, tree_rows: list[i
         )
         console.print(_continuation_table([measure_continuation(voice, sizes, s, repeats) for s in behind]))
         console.print(_takes_table(measure_takes(voice, sizes, share=True), measure_takes(voice, sizes, share=False)))
-    console.print(tree_table(tree_figures(tree_rows)))
+    tree_table(tree_figures(tree_rows), console)
 
 
 def measure_continuation(voice: Voice, sizes: Sizes, seconds: int, repeats: int) -> Continuation:
