@@ -141,7 +141,7 @@ def test_pinned_prompts_outlive_everything_that_is_not(numbers: Voice) -> None:
     engine.check()
     assert engine.speak(TEXT, max_frames=4).reused_prompt_rows == numbers.prompt(TEXT).shape[0] - 1
     engine.unpin(TEXT)
-    fill(range(30, 40))
+    fill(range(30, 60))
     assert engine.speak(TEXT, max_frames=4).reused_prompt_rows < numbers.prompt(TEXT).shape[0] - 1
 
 
