@@ -27,7 +27,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def graphs(engine: Engine) -> int:
-    return len(engine._runner._graphs)
+    return len(engine._loop._runner._graphs)
 
 
 @WAYS
@@ -128,7 +128,7 @@ def test_what_a_replay_gave_survives_later_replays(
     endless: Voice, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine(endless, pool_rows=300)
-    run = engine._runner.run
+    run = engine._loop._runner.run
     given: list[StepOutput] = []
     copies: list[tuple[Tensor, ...]] = []
 
@@ -138,7 +138,7 @@ def test_what_a_replay_gave_survives_later_replays(
         copies.append((output.rows.clone(), output.packed.clone(), output.next_ids.clone()))
         return output
 
-    monkeypatch.setattr(engine._runner, "run", kept)
+    monkeypatch.setattr(engine._loop._runner, "run", kept)
     finish(engine, [engine.submit(p, sampling=SEEDED, seed=i, max_frames=6) for i, p in enumerate(prompts(3))])
     assert graphs(engine)
     for output, copied in zip(given, copies, strict=True):
@@ -170,7 +170,7 @@ def test_a_decode_step_reads_nothing_on_the_host(endless: Voice, penalised: bool
     while not all(request.frames for request in requests):
         engine.step()
     engine.step()
-    runner = engine._runner
+    runner = engine._loop._runner
     step, padding, waste = runner._graphs._step, runner._state.padding, runner._kv.waste
     common = StepShape.of(requests, endless.model.config.codebook_size, runner._state.longest)
     seats, slots = torch.tensor([0, 1, padding, padding]), torch.tensor([290, 291, waste, waste])

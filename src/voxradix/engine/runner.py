@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 
 import torch
@@ -42,58 +44,124 @@ class StepOutput:
     failures: dict[Request, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """A step that has been launched: its plan, and ``land``, which waits for what it gave."""
+
+    plan: Plan
+    land: Callable[[], StepOutput]
+
+
+@dataclass(frozen=True, slots=True)
+class _Decode:
+    """What the host decides about a decode step before it is launched."""
+
+    shape: StepShape
+    seats: list[int]
+    slots: list[int]
+    written: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """What a step gave, on its way to the host until ``ready``."""
+
+    requests: list[Request]
+    batches: list[Made]
+    written: dict[Request, int]
+    finite: dict[Request, Tensor]
+    failures: dict[Request, str]
+    ready: Callable[[], None]
+
+    def output(self) -> StepOutput:
+        """Wait, and put it together."""
+        self.ready()
+        made = Made.joined(self.batches)
+        failures = self.failures | {request: NOT_FINITE_REASON for request, whole in self.finite.items() if not whole}
+        served = {request: count for request, count in self.written.items() if request not in failures}
+        return StepOutput(self.requests, made.rows, made.packed, made.ids, served, failures)
+
+
 class StepRunner:
     """Runs plans on one model over one KV store."""
 
-    def __init__(self, model: MossLocal, slots: int, seats: int, publish: RowPublisher, *, graphs: bool) -> None:
+    def __init__(
+        self, model: MossLocal, slots: int, seats: int, publish: RowPublisher, *, graphs: bool, worker: Executor | None
+    ) -> None:
         """A runner with a KV store of ``slots`` rows, for plans of up to ``seats`` requests that decode.
 
-        ``publish`` writes and keys the generated rows. With ``graphs``, common decode steps are captured.
+        ``publish`` writes and keys the generated rows. With ``graphs``, common decode steps are captured. With a
+        ``worker`` of one thread, steps run there, one after the other.
         """
         self._model = model
         self._kv = model.kv_store(slots)
         self._publish = publish
+        self._worker = worker
         self._state = StatePool(model, seats, min(slots, model.config.backbone.positions), self._kv.null)
         step = DecodeStep(model, self._kv, self._state, publish)
         self._graphs = StepGraphs(step, model.device, (self._state.padding, self._kv.waste), enabled=graphs)
 
-    def run(self, plan: Plan) -> StepOutput:
-        """Run one step. A computation that fails is reported for the requests it served, and for no other."""
-        with torch.inference_mode(), torch.autocast(self._model.device.type, enabled=False):
-            return self._run(plan)
+    @torch.inference_mode()
+    def launch(self, plan: Plan) -> Flight:
+        """Begin a step. A computation that fails is reported for the requests it served, and for no other.
 
-    def _run(self, plan: Plan) -> StepOutput:
-        failures: dict[Request, str] = {}
-        written: dict[Request, int] = {}
-        ready: list[tuple[Request, Tensor]] = []
-        finite: list[tuple[Request, Tensor]] = []
-        for chunk in plan.prefill:
+        Another may be launched before this one lands, if all of its requests decode in this one.
+        """
+        decode = self._decided(plan.decode)
+        if self._worker is not None:
+            return Flight(plan, self._worker.submit(lambda: self._run(plan, decode).output()).result)
+        computed = self._run(plan, decode)
+        if self._model.device.type == "cuda":
+            return Flight(plan, computed.output)
+        output = computed.output()
+        return Flight(plan, lambda: output)
+
+    def settle(self) -> None:
+        """Wait until nothing that was launched is running any more."""
+        if self._worker is not None:
+            self._worker.submit(lambda: None).result()
+
+    def _decided(self, requests: list[Request]) -> _Decode | None:
+        seats = self._state.seat(requests)
+        if not requests:
+            return None
+        shape = StepShape.of(requests, self._model.config.codebook_size, self._state.longest)
+        slots = [request.slots for request in requests]
+        return _Decode(shape, seats, [held[-1] for held in slots], [len(held) for held in slots])
+
+    @torch.inference_mode()
+    def _run(self, plan: Plan, decode: _Decode | None) -> _Computed:
+        with torch.autocast(self._model.device.type, enabled=False):
+            failures: dict[Request, str] = {}
+            written: dict[Request, int] = {}
+            ready: list[tuple[Request, Tensor]] = []
+            finite: dict[Request, Tensor] = {}
+            for chunk in plan.prefill:
+                try:
+                    hidden = self._prefill(chunk)
+                except Exception as error:
+                    failures[chunk.request] = _reason(error)
+                    continue
+                written[chunk.request] = chunk.end
+                finite[chunk.request] = hidden.isfinite().all().to("cpu", non_blocking=True)
+                if chunk.final:
+                    ready.append((chunk.request, hidden[-1:]))
+            requests: list[Request] = []
+            batches = [self._nothing]
             try:
-                hidden = self._prefill(chunk)
+                batches.append(self._first_frames(ready))
+                requests += [request for request, _ in ready]
             except Exception as error:
-                failures[chunk.request] = _reason(error)
-                continue
-            written[chunk.request] = chunk.end
-            finite.append((chunk.request, hidden.isfinite().all()))
-            if chunk.final:
-                ready.append((chunk.request, hidden[-1:]))
-        requests: list[Request] = []
-        batches = [self._nothing]
-        try:
-            batches.append(self._first_frames(ready))
-            requests += [request for request, _ in ready]
-        except Exception as error:
-            failures.update((request, _reason(error)) for request, _ in ready)
-        try:
-            batches.append(self._decode(plan.decode))
-            requests += plan.decode
-            written.update((request, request.rows) for request in plan.decode)
-        except Exception as error:
-            failures.update((request, _reason(error)) for request in plan.decode)
-        made = Made.joined(batches)
-        failures.update((request, NOT_FINITE_REASON) for request, whole in finite if not whole)
-        served = {request: count for request, count in written.items() if request not in failures}
-        return StepOutput(requests, made.rows, made.packed, made.ids, served, failures)
+                failures.update((request, _reason(error)) for request, _ in ready)
+            if decode is not None:
+                try:
+                    made = self._graphs.run(decode.shape, decode.seats, decode.slots)
+                    batches.append(made.first(len(plan.decode)))
+                    requests += plan.decode
+                    written.update(zip(plan.decode, decode.written, strict=True))
+                except Exception as error:
+                    failures.update((request, _reason(error)) for request in plan.decode)
+            return _Computed(requests, batches, written, finite, failures, _landing(self._model.device))
 
     def _prefill(self, chunk: Chunk) -> Tensor:
         """Write a chunk's rows; their hidden states, float32 [T, hidden]."""
@@ -116,16 +184,7 @@ class StepRunner:
         count = len(requests)
         batch = F.pad(torch.cat(hidden), (0, 0, 0, padded(count) - count))
         frames = self._model.frames(batch, BatchChooser.of(requests, self._model))
-        return Made.of(frames, self._publish).kept(count)
-
-    def _decode(self, requests: list[Request]) -> Made:
-        """Write the newest row of each request and decode the frame after it."""
-        seats = self._state.seat(requests)
-        if not requests:
-            return self._nothing
-        shape = StepShape.of(requests, self._model.config.codebook_size, self._state.longest)
-        made = self._graphs.run(shape, seats, [request.slots[-1] for request in requests])
-        return made.kept(len(requests))
+        return Made.of(frames, self._publish).first(count)
 
     @property
     def _nothing(self) -> Made:
@@ -135,6 +194,15 @@ class StepRunner:
     def check(self) -> None:
         """Raise `AssertionError` where a seat is lost or has lost step with its request. For tests."""
         self._state.check()
+
+
+def _landing(device: torch.device) -> Callable[[], None]:
+    """What waits until all that was launched on a device so far has reached the host."""
+    if device.type != "cuda":
+        return lambda: None
+    event = torch.cuda.Event()
+    event.record()
+    return event.synchronize
 
 
 def _reason(error: Exception) -> str:

@@ -43,7 +43,7 @@ class StepShape:
         count = len(requests)
         return cls(
             batch=BATCHES[bisect_left(BATCHES, count)] if count <= BATCHES[-1] else padded(count),
-            context=min(_power_of_two(max(BLOCK, *(request.rows for request in requests))), longest),
+            context=min(_power_of_two(max(BLOCK, *(len(request.slots) for request in requests))), longest),
             stop_width=_wide(max(request.sampling.stop.width(2) for request in requests), 2),
             code_width=_wide(max(request.sampling.codes.width(codes) for request in requests), codes),
             penalised=any(request.seen is not None for request in requests),
