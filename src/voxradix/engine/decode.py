@@ -30,13 +30,13 @@ class Made:
         made = publish(frames.stop, frames.codes)
         return cls(made.rows, made.packed, torch.where(frames.finite, made.keys, NOT_FINITE))
 
-    def kept(self, count: int) -> Made:
-        """The first ``count`` rows on the host, in memory that no later step overwrites."""
-        return Made(*(part[:count].to("cpu", copy=True) for part in (self.rows, self.packed, self.ids)))
+    def first(self, count: int) -> Made:
+        """The first ``count`` rows, on the host."""
+        return Made(self.rows[:count].cpu(), self.packed[:count].cpu(), self.ids[:count].cpu())
 
     @classmethod
     def joined(cls, batches: list[Made]) -> Made:
-        """The rows of one or more batches, one after the other."""
+        """The rows of one or more batches, one after the other, in memory that no later step overwrites."""
         return cls(
             torch.cat([made.rows for made in batches]),
             torch.cat([made.packed for made in batches]),

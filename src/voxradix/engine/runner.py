@@ -54,6 +54,8 @@ class StepRunner:
         self._kv = model.kv_store(slots)
         self._publish = publish
         self._state = StatePool(model, seats, min(slots, model.config.backbone.positions), self._kv.null)
+        rows = torch.empty(0, model.layout.columns, dtype=torch.int64)
+        self._nothing = Made(rows, pack_rows_unchecked(rows, model.layout), rows[:, 0])
         step = DecodeStep(model, self._kv, self._state, publish)
         self._graphs = StepGraphs(step, model.device, (self._state.padding, self._kv.waste), enabled=graphs)
 
@@ -116,7 +118,7 @@ class StepRunner:
         count = len(requests)
         batch = F.pad(torch.cat(hidden), (0, 0, 0, padded(count) - count))
         frames = self._model.frames(batch, BatchChooser.of(requests, self._model))
-        return Made.of(frames, self._publish).kept(count)
+        return Made.of(frames, self._publish).first(count)
 
     def _decode(self, requests: list[Request]) -> Made:
         """Write the newest row of each request and decode the frame after it."""
@@ -125,12 +127,7 @@ class StepRunner:
             return self._nothing
         shape = StepShape.of(requests, self._model.config.codebook_size, self._state.longest)
         made = self._graphs.run(shape, seats, [request.slots[-1] for request in requests])
-        return made.kept(len(requests))
-
-    @property
-    def _nothing(self) -> Made:
-        rows = torch.empty(0, self._model.layout.columns, dtype=torch.int64)
-        return Made(rows, pack_rows_unchecked(rows, self._model.layout), rows[:, 0])
+        return made.first(len(requests))
 
     def check(self) -> None:
         """Raise `AssertionError` where a seat is lost or has lost step with its request. For tests."""
