@@ -316,7 +316,7 @@ def test_draws_laid_out_in_the_step_are_pageable_copies_and_nothing_else(model: 
     assert {finding.kind for finding in report.findings} == {Kind.PAGEABLE_COPY}
     assert {finding.operator for finding in report.findings} == {"torch.tensor"}
     sources = " ".join(finding.where for finding in report.findings)
-    for source in ("torch.tensor(values", "torch.tensor([r.seed", "torch.tensor([r.first_draw + len(r.frames)"):
+    for source in ("torch.tensor(values", "torch.tensor([r.seed", "torch.tensor([r.next_draw"):
         assert source in sources
 
 

@@ -92,6 +92,21 @@ def test_retraction_between_replays_loses_nothing(endless: Voice, sampling: Samp
         assert torch.equal(finish(engine, [request])[0], expected), f"retracted after {at} frames"
 
 
+def test_a_request_that_resumes_in_other_slots_is_read_there(endless: Voice, at_once: None) -> None:
+    prompt = prompts(1)[0]
+    engine = Engine(endless, pool_rows=300)
+    twins = [engine.submit(prompt, sampling=SEEDED, seed=5, max_frames=FRAMES) for _ in range(2)]
+    while len(twins[1].frames) < 6:
+        engine.step()
+    before = list(twins[1].slots)
+    for twin in twins:  # the second finds the rows of the first in the tree, and gives its own back
+        engine.retract(twin)
+    engine.step()
+    assert twins[1].slots[: len(before)] != before and len(twins[1].frames) == 7, "resumed at once, elsewhere"
+    for made in finish(engine, twins):
+        assert torch.equal(made, undisturbed(endless, prompt, SEEDED))
+
+
 @pytest.mark.parametrize("chunk", [1, 7, 64])
 def test_a_chunk_that_is_not_the_last_gives_nothing_and_draws_nothing_beside_a_replay(
     endless: Voice, chunk: int, at_once: None

@@ -172,12 +172,12 @@ class DrawTable:
             return best
         logits = (logits - logits.amax(dim=-1, keepdim=True)) / self.temperature
         top = logits.topk(self.widest, dim=-1).values
-        weight = logits.exp().masked_fill(logits < top.gather(1, self.top_k - 1), 0.0)
+        weight = torch.where(logits < top.gather(1, self.top_k - 1), 0.0, logits.exp())
         top_weight = top.exp()
         before = top_weight.cumsum(dim=-1) - top_weight
         nucleus = before < self.top_p * weight.sum(dim=-1, keepdim=True)
-        least = top.masked_fill(~nucleus, float("inf")).amin(dim=-1, keepdim=True)
-        reached = weight.masked_fill(logits < least, 0.0).cumsum(dim=-1)
+        least = torch.where(nucleus, top, float("inf")).amin(dim=-1, keepdim=True)
+        reached = torch.where(logits < least, 0.0, weight).cumsum(dim=-1)
         drawn = (reached > uniform[:, None] * reached[:, -1:]).to(torch.int8).argmax(dim=-1)
         return torch.where(self.greedy[:, 0], best, drawn)
 

@@ -98,6 +98,8 @@ class StepRunner:
         self._publish = publish
         self._worker = worker
         self._state = StatePool(model, seats, min(slots, model.config.backbone.positions), self._kv.null)
+        rows = torch.empty(0, model.layout.columns, dtype=torch.int64)
+        self._nothing = Made(rows, pack_rows_unchecked(rows, model.layout), rows[:, 0])
         step = DecodeStep(model, self._kv, self._state, publish)
         self._graphs = StepGraphs(step, model.device, (self._state.padding, self._kv.waste), enabled=graphs)
 
@@ -185,11 +187,6 @@ class StepRunner:
         batch = F.pad(torch.cat(hidden), (0, 0, 0, padded(count) - count))
         frames = self._model.frames(batch, BatchChooser.of(requests, self._model))
         return Made.of(frames, self._publish).first(count)
-
-    @property
-    def _nothing(self) -> Made:
-        rows = torch.empty(0, self._model.layout.columns, dtype=torch.int64)
-        return Made(rows, pack_rows_unchecked(rows, self._model.layout), rows[:, 0])
 
     def check(self) -> None:
         """Raise `AssertionError` where a seat is lost or has lost step with its request. For tests."""
