@@ -12,7 +12,8 @@ from tests.requests import FRAMES, PENALISED, SEEDED, WAYS, finish, prompts, und
 from voxradix import GREEDY, Engine, Sampling
 from voxradix.capture import check
 from voxradix.engine import Request, State, graph, shape
-from voxradix.engine.runner import StepOutput
+from voxradix.engine.runner import Flight, StepOutput
+from voxradix.engine.scheduler import Plan
 from voxradix.engine.shape import StepShape
 from voxradix.keys import row_hash
 from voxradix.voice import Voice
@@ -143,17 +144,18 @@ def test_what_a_replay_gave_survives_later_replays(
     endless: Voice, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = Engine(endless, pool_rows=300)
-    run = engine._loop._runner.run
+    launch = engine._loop._runner.launch
     given: list[StepOutput] = []
     copies: list[tuple[Tensor, ...]] = []
 
-    def kept(plan: object) -> StepOutput:
-        output = run(plan)  # type: ignore[arg-type]
+    def kept(plan: Plan) -> Flight:
+        flight = launch(plan)
+        output = flight.land()
         given.append(output)
         copies.append((output.rows.clone(), output.packed.clone(), output.next_ids.clone()))
-        return output
+        return flight
 
-    monkeypatch.setattr(engine._loop._runner, "run", kept)
+    monkeypatch.setattr(engine._loop._runner, "launch", kept)
     finish(engine, [engine.submit(p, sampling=SEEDED, seed=i, max_frames=6) for i, p in enumerate(prompts(3))])
     assert graphs(engine)
     for output, copied in zip(given, copies, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -86,6 +87,7 @@ class Engine:
             cache=cache,
         )
         self._loop = StepLoop(self._scheduler, runner, model.layout, lookahead=lookahead)
+        self._pins: Counter[tuple[bytes, bytes]] = Counter()
 
     def submit(
         self,
@@ -244,9 +246,9 @@ class Engine:
 
         The other arguments are those of `speak`.
         """
+        lines = script(self.voice, text, after)
         settings = Settings.of(self.voice, text, after, sampling, seed, max_frames, salt)
-        settings = replace(settings, seed=settings.seed + number)
-        return Speaking(self.voice, self.submit, script(self.voice, text, after), settings)
+        return Speaking(self.voice, self.submit, lines, replace(settings, seed=settings.seed + number))
 
     @overload
     def speak(
@@ -293,7 +295,7 @@ class Engine:
             raise VoxradixError(f"n is {count}; it must be at least 1")
         speakings: list[Speaking] = []
         try:
-            for number in range(count):
+            for number in reversed(range(count)):  # the last seed first: one that is too large is refused at once
                 speaking = self.begin(
                     text,
                     after=after,
@@ -309,7 +311,7 @@ class Engine:
         finally:
             for speaking in speakings:
                 self.abort(speaking.request)
-        takes = [speaking.take() for speaking in speakings]
+        takes = [speaking.take() for speaking in reversed(speakings)]
         return takes[0] if n is None else takes
 
     @property
@@ -323,13 +325,18 @@ class Engine:
         A pin is no reservation: rows that requests under way need push pinned ones out when nothing else is left.
         """
         request = self._door.request(prompt, max_frames=1, salt=salt)
+        name = _name(request)
         self._scheduler.add(request)
         self.run([request])
+        self._pins[name] += 1
         return self._scheduler.tree.pin(request.chain, request.prompt.shape[0])
 
     def unpin(self, prompt: Prompt, *, salt: str = "") -> None:
-        """Take one `pin` of a prompt back."""
+        """Take one `pin` of a prompt back; `VoxradixError` for a prompt that is not pinned."""
         request = self._door.request(prompt, max_frames=1, salt=salt)
+        if not self._pins[_name(request)]:
+            raise VoxradixError(f"the prompt {prompt!r} is not pinned under salt {salt!r}")
+        self._pins[_name(request)] -= 1
         self._scheduler.tree.unpin(request.chain, request.prompt.shape[0])
 
     def occupancy(self) -> Occupancy:
@@ -350,3 +357,8 @@ class Engine:
     def _require_own(self, request: Request) -> None:
         if request.state is not State.FINISHED and request not in self._scheduler:
             raise VoxradixError("the request is another engine's; only the engine it was submitted to serves it")
+
+
+def _name(request: Request) -> tuple[bytes, bytes]:
+    """The namespace and rows of a request just made."""
+    return request.chain.namespace, bytes(request.chain.rows)

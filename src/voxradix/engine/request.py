@@ -128,8 +128,12 @@ class Request:
         if not self.admissions:
             self.reused_prompt, self.reused_generated = hit - generated, generated
         self.admissions += 1
-        self.recomputed += max(self.computed - hit, 0)
         self.written = hit
+
+    def wrote(self, rows: int) -> None:
+        """Record that the first ``rows`` rows have been written."""
+        self.recomputed += max(min(rows, self.computed) - self.written, 0)
+        self.written = rows
 
     def append(self, row: Tensor, packed: bytes, key: int) -> None:
         """Take a generated row (int64 [C]) with its packed form and key."""

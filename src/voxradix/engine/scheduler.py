@@ -117,7 +117,7 @@ class Scheduler:
 
         When its prefill is complete, its rows are offered to others at once.
         """
-        request.written = rows
+        request.wrote(rows)
         if request.state is State.PREFILLING and rows == request.rows:
             request.state = State.RUNNING
             self._store(request)
