@@ -1,0 +1,78 @@
+"""An observer: what requests show while an engine serves them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from voxradix.engine import Engine, Finish, Request, State
+
+_MOST_STEPS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What one request came to.
+
+    Attributes:
+        rows: int64 [F, C], its frames.
+        ids: int64 [F], the ids that were published for it.
+        kv: float32 [R, W], one layer's keys and values of its first R rows, as last seen before it ended.
+    """
+
+    rows: Tensor
+    ids: Tensor
+    kv: Tensor
+
+
+class Observer:
+    """Steps an engine and keeps what some of its requests show; after every step no row of the pool may be lost."""
+
+    def __init__(self, engine: Engine, requests: Sequence[Request]) -> None:
+        """Nothing is seen yet of ``requests``, which wait in ``engine``."""
+        self._engine = engine
+        self._requests = requests
+        self._ids: dict[Request, list[int]] = {request: [] for request in requests}
+        self._kv: dict[Request, Tensor] = {}
+        self._steps = 0
+
+    @property
+    def done(self) -> bool:
+        """Whether all the requests have ended."""
+        return all(request.state is State.FINISHED for request in self._requests)
+
+    def step(self) -> list[Request]:
+        """Step once; the observed requests that gained a frame.
+
+        Raises:
+            AssertionError: When a row is lost, a request fails, or nothing comes of the stepping.
+        """
+        report = self._engine.step()
+        self._steps += 1
+        assert report is not None, "the engine has nothing to do, but requests have not ended"
+        assert self._steps < _MOST_STEPS, f"requests have not ended after {_MOST_STEPS} steps"
+        self._engine.check()
+        where = self._engine.occupancy()
+        assert where.free + where.cached + where.held == self._engine.pool_rows, f"the pool does not add up: {where}"
+        for request, key in zip(report.requests, report.next_ids.tolist(), strict=True):
+            if request in self._ids:
+                self._ids[request].append(key)
+        for number, request in enumerate(self._requests):
+            assert request.finish is not Finish.ERROR, f"request {number} failed: {request.error}"
+            if request.written:
+                self._kv[request] = _written(self._engine, request)
+        return [request for request in report.gained if request in self._ids]
+
+    def observed(self, request: Request) -> Observed:
+        """What a request that has ended has shown."""
+        return Observed(request.result().rows, torch.tensor(self._ids[request]), self._kv[request])
+
+
+def _written(engine: Engine, request: Request) -> Tensor:
+    """The last layer's keys and values of a request's written rows: it has all layers below in it."""
+    kv = engine._runner._kv
+    slots = request.slots[: request.written]
+    return torch.cat([kv.keys[-1][:, slots], kv.values[-1][:, slots]]).transpose(0, 1).flatten(1)
