@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 import soundfile
+import torch
 
-from voxradix import Engine
+from voxradix import Engine, Take
 from voxradix.cli import main
 
 Run = Callable[..., tuple[int, str, str]]
@@ -87,9 +88,44 @@ def test_lines_that_are_spoken_are_written_before_the_rest_is_done(
 
 
 def test_the_line_that_cannot_be_spoken_is_named(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_text("one\n\n" + "two " * 40)
+    (tmp_path / "lines.txt").write_text("one\n\n\u4f60\n")
     code, _, err = run("speak", "--text-file", "lines.txt", "-o", "made")
-    assert code == 2 and "line 3: the text is 40 words long" in err
+    assert code == 2 and "line 3: there is nothing this voice can say" in err
+
+
+def test_a_long_text_is_spoken_sentence_by_sentence(run: Run) -> None:
+    code, out, _ = run("speak", "one two three four five. " * 6, "-o", "long.wav")
+    assert code == 0 and int(out.split()[1]) > 100
+
+
+def test_a_saved_take_is_gone_on_from_and_branched_off_in_another_process_as_in_one(run: Run, tmp_path: Path) -> None:
+    assert run("speak", "four eight one", "--save", "take.npz", "-o", "a.wav", "--seed", "5")[0] == 0
+    take = Engine("numbers").speak("four eight one", seed=5)
+    assert torch.equal(Take.load(tmp_path / "take.npz").rows, take.rows)
+    engine = Engine("numbers")
+    for arguments, expected in (
+        (("nine", "--after", "take.npz"), engine.speak("nine", after=take)),
+        (("nine", "--after", "take.npz@0.5s"), engine.speak("nine", after=take.at(frames=6))),
+        (("--after", "take.npz@6f", "--temperature", "1"), None),
+        (("--after", "take.npz@6f", "--seed", "5"), take),
+        (("--after", "take.npz@6f"), engine.speak(after=take.at(frames=6), seed=6)),
+    ):
+        code, out, err = run("speak", *arguments, "-o", "b.wav", "--save", "b.npz")
+        assert code == 0, err
+        made = Take.load(tmp_path / "b.npz")
+        if expected is not None:
+            assert torch.equal(made.rows, expected.rows)
+        kept = 6 if "@" in "".join(arguments) else take.frames
+        assert f"{made.frames} frames, {kept} of them kept" in out
+
+
+def test_takes_of_one_text_are_numbered(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run("speak", "four eight", "--takes", "3", "-o", "x.wav", "--save", "t.npz", "--seed", "8")
+    assert code == 0 and out.count("\n") == 3
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        f"{n}-{i}.{e}" for n, e in (("t", "npz"), ("x", "wav")) for i in (1, 2, 3)
+    ]
+    assert [Take.load(tmp_path / f"t-{i}.npz").seed for i in (1, 2, 3)] == [8, 9, 10]
 
 
 def test_a_dash_sends_the_wav_to_standard_output_and_nothing_else() -> None:
@@ -117,7 +153,14 @@ def test_audio_cut_off_by_the_budget_says_so(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["speak"], "give either a text to speak or --text-file"),
+        (["speak"], "give either a text to speak or --text-file, or a take to go on from"),
+        (["speak", "one", "--after", "none.npz"], "none.npz does not exist"),
+        (["speak", "--after", "none.npz@3s"], "none.npz does not exist"),
+        (["speak", "one", "--after", "."], "cannot be read"),
+        (["speak", "one", "--takes", "0"], "'--takes'"),
+        (["speak", "one", "--takes", "2", "-o", "-"], "standard output takes one WAV file"),
+        (["speak", "one", "--save", "no/where.npz"], "cannot be written"),
+        (["speak", "--text-file", "x", "--save", "t.npz"], "are for one text"),
         (["speak", "one", "--text-file", "x"], "give either a text"),
         (["speak", ""], "nothing"),
         (["speak", "  "], "nothing"),
@@ -144,7 +187,6 @@ def test_audio_cut_off_by_the_budget_says_so(run: Run) -> None:
         (["speak", "--text-file", "binary.txt"], "cannot be read as UTF-8"),
         (["speak", "--text-file", "some.txt", "-o", "-"], "-o names a directory"),
         (["speak", "--text-file", "some.txt", "-o", "some.txt"], "cannot be made a directory"),
-        (["speak", "one " * 5000], "words long"),
         (["bench", "frames", "--requests", "1,x"], "--requests is '1,x'"),
         (["bench", "keys", "--batches", "99999999999999999999999"], "at most 1000000"),
         (["collisions", "--seed", "99999999999999999999999"], "--seed is 99999999999999999999999"),

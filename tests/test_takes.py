@@ -129,17 +129,20 @@ def test_another_salt_hits_nothing_and_hears_the_same(numbers: Voice) -> None:
 
 
 def test_pinned_prompts_outlive_everything_that_is_not(numbers: Voice) -> None:
-    engine = Engine(numbers, pool_rows=120)
+    engine = Engine(numbers, pool_rows=60)
     assert engine.pin(TEXT) == numbers.prompt(TEXT).shape[0]
-    for number in range(20, 40):
-        engine.speak(str(number), seed=number, max_frames=60)
+
+    def fill(numbers_spoken: range) -> None:
+        for number in numbers_spoken:
+            for _ in range(2):
+                engine.speak(str(number), seed=number, max_frames=4)
+
+    fill(range(20, 30))
     engine.check()
-    assert engine.speak(TEXT, max_frames=60).reused_prompt_rows == numbers.prompt(TEXT).shape[0] - 1
+    assert engine.speak(TEXT, max_frames=4).reused_prompt_rows == numbers.prompt(TEXT).shape[0] - 1
     engine.unpin(TEXT)
-    for number in range(40, 70):
-        for _ in range(2):
-            engine.speak(str(number), seed=number, max_frames=60)
-    assert engine.speak(TEXT, max_frames=60).reused_prompt_rows < numbers.prompt(TEXT).shape[0] - 1
+    fill(range(30, 60))
+    assert engine.speak(TEXT, max_frames=4).reused_prompt_rows < numbers.prompt(TEXT).shape[0] - 1
 
 
 def test_the_sums_are_those_of_the_results(numbers: Voice) -> None:
@@ -235,7 +238,7 @@ def test_what_cannot_be_spoken_is_refused_before_anything_runs(numbers: Voice) -
         ({"text": "one", "n": 2, "seed": 2**63 - 1}, "64-bit"),
     ):
         with pytest.raises(VoxradixError, match=message):
-            engine.speak(**arguments)  # type: ignore[call-overload]
+            engine.speak(**arguments)
     assert engine.step() is None and engine.occupancy().held == 0
     assert engine.totals.frames == take.frames and engine.totals.requests in (requests, requests + 1)
 

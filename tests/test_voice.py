@@ -98,3 +98,15 @@ def test_is_understood(codec: SpectralCodec) -> None:
         wrong += errors(line.split(), hear(engine.voice.codec.decode(rows[:, 1:]).numpy(), codec.sample_rate))
         total += len(line.split())
     assert wrong <= WORST_ERROR_RATE * total, f"{wrong} of {total} words were heard wrong"
+
+
+def test_what_goes_on_from_a_take_is_understood(codec: SpectralCodec) -> None:
+    engine = voxradix.Engine("numbers")
+    hear = grammar_judge()
+    wrong = total = 0
+    for first, second in zip(LINES[::4], LINES[1::4], strict=False):
+        take = engine.speak(second, after=engine.speak(first))
+        new = take.pieces[-1]
+        wrong += errors(second.split(), hear(codec.decode(new.codes).numpy(), codec.sample_rate))
+        total += len(second.split())
+    assert wrong <= WORST_ERROR_RATE * total, f"{wrong} of {total} words were heard wrong"

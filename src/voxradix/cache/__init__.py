@@ -5,8 +5,8 @@ It knows rows as bytes and slots as integers: no tensor, no model, no engine.
 
 from voxradix.cache.chain import Chain
 from voxradix.cache.namespace import namespace
-from voxradix.cache.node import Node, Rank
+from voxradix.cache.node import Node
 from voxradix.cache.pool import SlotPool
 from voxradix.cache.tree import Insertion, Match, RadixTree
 
-__all__ = ["Chain", "Insertion", "Match", "Node", "RadixTree", "Rank", "SlotPool", "namespace"]
+__all__ = ["Chain", "Insertion", "Match", "Node", "RadixTree", "SlotPool", "namespace"]

@@ -59,6 +59,8 @@ def shared_rows(edge: bytearray, rows: bytearray, at: int, limit: int, row_bytes
 
     All are compared at once, then by halving: finding a difference costs O(log limit) comparisons of memory.
     """
+    if limit * row_bytes == len(edge) and rows.startswith(edge, at * row_bytes):
+        return limit
     view = memoryview(edge)
     low, high, middle = 0, limit + 1, limit  # the first ``low`` rows are equal; ``high`` are not, or too many
     while low < middle:

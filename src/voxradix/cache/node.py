@@ -3,15 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from enum import IntEnum
-
-
-class Rank(IntEnum):
-    """Who goes first when room is needed: what nobody has hit, then what was hit, then what is pinned."""
-
-    UNHIT = 0
-    HIT = 1
-    PINNED = 2
 
 
 class Node:
@@ -60,11 +51,9 @@ class Node:
         return len(self.slots)
 
     @property
-    def rank(self) -> Rank:
-        """Its place in the order of eviction, before the tick of its last use."""
-        if self.pins:
-            return Rank.PINNED
-        return Rank.HIT if self.hit else Rank.UNHIT
+    def order(self) -> tuple[int, int]:
+        """Who goes first: what nobody has hit (0), what was hit (1), what is pinned (2); then the longest unused."""
+        return 2 if self.pins else int(self.hit), self.used
 
     @property
     def evictable(self) -> bool:
@@ -90,7 +79,7 @@ class Node:
         return upper
 
     def trim(self, keep: int, row_bytes: int) -> array[int]:
-        """Forget all rows but the first ``keep`` and return their slots."""
+        """Forget all rows but the first ``keep``, of which there are some, and return their slots."""
         cut = self.slots[keep:]
         del self.rows[keep * row_bytes :], self.keys[keep:], self.slots[keep:]
         self.given = min(self.given, keep)
@@ -102,13 +91,13 @@ class Node:
         siblings = self.parent.children[self.keys[0]]
         siblings[siblings.index(self)] = other
 
-    def leave(self, key: int) -> None:
-        """Leave the tree; ``key`` is the key of the first row."""
+    def leave(self) -> None:
+        """Leave the tree."""
         assert self.parent is not None
-        siblings = self.parent.children[key]
+        siblings = self.parent.children[self.keys[0]]
         siblings.remove(self)
         if not siblings:
-            del self.parent.children[key]
+            del self.parent.children[self.keys[0]]
         self.parent = None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from itertools import count
 
 from voxradix.cache.chain import Chain, shared_rows
@@ -66,12 +66,12 @@ class RadixTree:
 
         What it passes counts as hit from now on.
         """
-        path = self._walk(chain, limit)
+        path, _ = self._walk(chain, limit)
         slots, generated = array("q"), 0
-        for node in path[1:]:
+        for node in path:
             node.hit = True
             slots += node.slots
-            generated += len(node) - node.given
+            generated += len(node.slots) - node.given
         return Match(path[-1], slots, generated)
 
     def insert(self, chain: Chain, length: int, slots: list[int]) -> Insertion:
@@ -80,8 +80,8 @@ class RadixTree:
         Rows that are cached already keep the tree's slots, so of ``slots`` the tree takes over only those from
         ``known`` on; the caller still owns the rest.
         """
-        path = self._walk(chain, length)
-        node, known = path[-1], sum(map(len, path))
+        path, known = self._walk(chain, length)
+        node = path[-1]
         if known < length:
             size = self.row_bytes
             given = min(max(len(chain) - chain.generated - known, 0), length - known)
@@ -96,9 +96,9 @@ class RadixTree:
             if isinstance(node, Root):
                 self._roots[node.namespace] = node
             node.children.setdefault(tail.keys[0], []).append(tail)
-            self.rows += len(tail)
-            node = tail
+            self.rows += length - known
             self._offer(tail)
+            node = tail
         return Insertion(node, known)
 
     def pin(self, chain: Chain, length: int) -> int:
@@ -106,35 +106,42 @@ class RadixTree:
 
         A pin is no lock: when nothing else is left, pinned rows go too, and the pin with them.
         """
-        path = self._walk(chain, length)
+        path, known = self._walk(chain, length)
         for node in path[1:]:
             node.pins += 1
-        return sum(map(len, path))
+        return known
 
     def unpin(self, chain: Chain, length: int) -> None:
         """Take one pin back from what is cached of the first ``length`` rows."""
-        for node in self._walk(chain, length)[1:]:
+        for node in self._walk(chain, length)[0]:
             if node.pins:
                 node.pins -= 1
                 node.entry = 0  # its entry stands too far back in the queue
                 self._offer(node)
+        if len(self._queue) > 2 * self.rows:
+            self._queue = [item for item in self._queue if item[2] == item[3].entry]
+            heapify(self._queue)
 
     def lock(self, node: Node) -> None:
         """Keep a node and its ancestors from eviction until `unlock`."""
-        for step in _upwards(node):
-            if step.locks == 0:
-                self.locked_rows += len(step)
+        step = node
+        while step.parent is not None:
+            if not step.locks:
+                self.locked_rows += len(step.slots)
             step.locks += 1
+            step = step.parent
 
     def unlock(self, node: Node) -> None:
         """Take one lock back from a node and its ancestors."""
-        for step in _upwards(node):
-            if step.locks == 0:
+        step = node
+        while step.parent is not None:
+            if not step.locks:
                 raise RuntimeError("a node was unlocked more often than it was locked")
             step.locks -= 1
-            if step.locks == 0:
-                self.locked_rows -= len(step)
+            if not step.locks:
+                self.locked_rows -= len(step.slots)
                 self._offer(step)
+            step = step.parent
 
     def evict(self, rows: int) -> list[int]:
         """Forget up to ``rows`` rows and return their slots.
@@ -143,20 +150,28 @@ class RadixTree:
         first.
         """
         freed: list[int] = []
-        while len(freed) < rows and self._queue:
-            rank, used, entry, leaf = heappop(self._queue)
-            if leaf.entry != entry:
+        queue = self._queue
+        while len(freed) < rows and queue:
+            rank, used, entry, leaf = queue[0]
+            alive = leaf.entry == entry
+            if alive and leaf.evictable and leaf.order != (rank, used):
+                heapreplace(queue, (*leaf.order, entry, leaf))
                 continue
-            leaf.entry = 0
-            if leaf.evictable and (rank, used) == (leaf.rank, leaf.used):
-                freed += self._trim(leaf, rows - len(freed))
-            self._offer(leaf)
+            heappop(queue)
+            if alive:
+                leaf.entry = 0
+                if leaf.evictable:
+                    freed += self._trim(leaf, rows - len(freed))
+                    self._offer(leaf)
         return freed
 
     def path(self, node: Node) -> array[int]:
         """The slots of the prefix that ends at ``node``, one a row."""
+        steps = [node]
+        while steps[-1].parent is not None:
+            steps.append(steps[-1].parent)
         slots = array("q")
-        for step in reversed(list(_upwards(node))):
+        for step in reversed(steps):
             slots += step.slots
         return slots
 
@@ -196,53 +211,50 @@ class RadixTree:
         assert len(seen) == rows == self.rows, f"{self.rows} rows counted, {rows} found in {len(seen)} slots"
         assert locked == self.locked_rows, f"{self.locked_rows} locked rows counted, {locked} found"
 
-    def _walk(self, chain: Chain, limit: int) -> list[Node]:
-        """The nodes of the longest cached prefix of the first ``limit`` rows, the root first, marked as used."""
-        tick = next(self._ticks)
-        node: Node | None = self._roots.get(chain.namespace)
+    def _walk(self, chain: Chain, limit: int) -> tuple[list[Node], int]:
+        """The nodes of the longest cached prefix of the first ``limit`` rows, the root first, and its length.
+
+        They are marked as used; no node is longer than the prefix.
+        """
+        node = self._roots.get(chain.namespace)
         if node is None:
             node = Root(chain.namespace)
-        path, done, size = [node], 0, self.row_bytes
-        while done < limit and (child := self._child(node, chain, done)) is not None:
-            shared = shared_rows(child.rows, chain.rows, done, min(len(child), limit - done), size)
-            if shared < len(child):
+        tick = node.used = next(self._ticks)
+        path: list[Node] = [node]
+        rows, keys, size, done = chain.rows, chain.keys, self.row_bytes, 0
+        while done < limit:
+            for child in path[-1].children.get(keys[done], ()):
+                length = len(child.slots)
+                shared = shared_rows(child.rows, rows, done, min(length, limit - done), size)
+                if shared:
+                    break
+            else:
+                break
+            if shared < length:
                 child = child.cut(shared, size)
             child.used = tick
             path.append(child)
-            node, done = child, done + shared
-        return path
-
-    def _child(self, node: Node, chain: Chain, at: int) -> Node | None:
-        size = self.row_bytes
-        row = chain.rows[at * size : (at + 1) * size]
-        for child in node.children.get(chain.keys[at], ()):
-            if child.rows.startswith(row):
-                return child
-        return None
+            done += shared
+        return path, done
 
     def _trim(self, leaf: Node, rows: int) -> array[int]:
-        """Cut up to ``rows`` rows off the end of a leaf; a leaf cut to nothing leaves the tree."""
-        key, parent = leaf.keys[0], leaf.parent
-        assert parent is not None
-        cut = leaf.trim(max(len(leaf) - rows, 0), self.row_bytes)
-        self.rows -= len(cut)
-        if not len(leaf):
-            leaf.leave(key)
+        """Cut up to ``rows`` rows off the end of a leaf and return their slots, the last first."""
+        keep = len(leaf.slots) - rows
+        if keep > 0:
+            cut = leaf.trim(keep, self.row_bytes)
+        else:
+            cut, parent = leaf.slots, leaf.parent
+            assert parent is not None
+            leaf.leave()
             self._offer(parent)
             if isinstance(parent, Root) and not parent.children:
                 del self._roots[parent.namespace]
+        self.rows -= len(cut)
+        cut.reverse()
         return cut
 
     def _offer(self, node: Node) -> None:
-        """Queue a node for eviction if it may go. An entry whose rank or tick has passed is queued anew."""
+        """Queue a node for eviction if it may go. Its place is put right when its turn comes."""
         if node.evictable and not node.entry:
             node.entry = next(self._entries)
-            heappush(self._queue, (node.rank, node.used, node.entry, node))
-
-
-def _upwards(node: Node) -> Iterator[Node]:
-    """A node and its ancestors, the root left out."""
-    step = node
-    while step.parent is not None:
-        yield step
-        step = step.parent
+            heappush(self._queue, (*node.order, node.entry, node))

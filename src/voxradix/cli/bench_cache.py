@@ -34,7 +34,7 @@ _TAKES = 8
 class Continuation:
     """First-frame times in seconds of a continuation with ``seconds`` of audio behind it."""
 
-    seconds: float
+    seconds: int
     rows: int
     cold: float
     warm: float
@@ -50,7 +50,7 @@ class Takes:
     slots: int
 
 
-def bench_cache(sizes: Sizes, behind: list[float], repeats: int, tree_rows: list[int]) -> None:
+def bench_cache(sizes: Sizes, behind: list[int], repeats: int, tree_rows: list[int]) -> None:
     """Print the tables: continuations, takes of one text, tree operations, memory a cached row."""
     console = Console()
     with tempfile.TemporaryDirectory() as directory:
@@ -61,10 +61,10 @@ def bench_cache(sizes: Sizes, behind: list[float], repeats: int, tree_rows: list
         )
         console.print(_continuation_table([measure_continuation(voice, sizes, s, repeats) for s in behind]))
         console.print(_takes_table(measure_takes(voice, sizes, share=True), measure_takes(voice, sizes, share=False)))
-    console.print(tree_table(tree_figures(tree_rows)))
+    tree_table(tree_figures(tree_rows), console)
 
 
-def measure_continuation(voice: Voice, sizes: Sizes, seconds: float, repeats: int) -> Continuation:
+def measure_continuation(voice: Voice, sizes: Sizes, seconds: int, repeats: int) -> Continuation:
     """Time the first frame after ``seconds`` of audio: never seen, seen, and seen under another salt."""
     frames = round(seconds * FRAME_RATE)
     engine = Engine(voice, pool_rows=3 * (repeats + 1) * (_TEXT_ROWS + frames + 1))
@@ -116,7 +116,7 @@ def _continuation_table(figures: list[Continuation]) -> Table:
     )
     for row in figures:
         table.add_row(
-            f"{row.seconds:g} s",
+            f"{row.seconds} s",
             str(row.rows),
             _milliseconds(row.cold),
             _milliseconds(row.warm),

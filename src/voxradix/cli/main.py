@@ -177,6 +177,25 @@ def keys(batches: Annotated[str, typer.Option(help="Rows at once, comma-separate
     bench_keys(_whole_numbers("--batches", batches))
 
 
+@bench_app.command()
+def cache(
+    seconds: Annotated[str, typer.Option(help="Audio behind a continuation, comma-separated.")] = "5,30,120",
+    repeats: Annotated[int, typer.Option(help="Runs of each; the median is printed.", min=1)] = 3,
+    rows: Annotated[str, typer.Option(help="Rows in the tree, comma-separated.")] = "1000,10000,100000,1000000",
+    threads: Annotated[int | None, typer.Option(help="torch threads [default: torch's].", min=1)] = None,
+) -> None:
+    """What cached audio is worth on a random checkpoint of 100 million parameters; the tree's own speed and memory."""
+    import torch
+
+    from voxradix.cli.bench_cache import bench_cache
+    from voxradix.models.moss_local.random_checkpoint import HUNDRED_MILLION
+
+    behind, sizes = _whole_numbers("--seconds", seconds), _whole_numbers("--rows", rows)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    bench_cache(HUNDRED_MILLION, behind, repeats, sizes)
+
+
 def _whole_numbers(option: str, text: str) -> list[int]:
     try:
         numbers = [int(part) for part in text.split(",")]
