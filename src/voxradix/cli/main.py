@@ -196,6 +196,24 @@ def cache(
     bench_cache(HUNDRED_MILLION, behind, repeats, sizes)
 
 
+@bench_app.command()
+def step(
+    requests: Annotated[str, typer.Option(help="Requests at once, comma-separated.")] = "1,4,8,16",
+    repeats: Annotated[int, typer.Option(help="Runs of each kind; the median is printed.", min=1, max=12)] = 12,
+    threads: Annotated[int | None, typer.Option(help="torch threads [default: torch's].", min=1)] = None,
+) -> None:
+    """Milliseconds of a decode step on a random checkpoint of 100 million parameters, beside its bare products."""
+    import torch
+
+    from voxradix.cli.bench_step import bench_step
+    from voxradix.models.moss_local.random_checkpoint import HUNDRED_MILLION
+
+    counts = _whole_numbers("--requests", requests)
+    if threads is not None:
+        torch.set_num_threads(threads)
+    bench_step(HUNDRED_MILLION, counts, repeats)
+
+
 def _whole_numbers(option: str, text: str) -> list[int]:
     try:
         numbers = [int(part) for part in text.split(",")]
