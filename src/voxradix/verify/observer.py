@@ -20,7 +20,7 @@ class Observed:
     Attributes:
         rows: int64 [F, C], its frames.
         ids: int64 [F], the ids that were published for it.
-        kv: float32 [R, W], one layer's keys and values of its first R rows, as last seen before it ended.
+        kv: float32 [R, W], one layer's keys and values of its first R rows, each as last seen.
     """
 
     rows: Tensor
@@ -63,7 +63,9 @@ class Observer:
         for number, request in enumerate(self._requests):
             assert request.finish is not Finish.ERROR, f"request {number} failed: {request.error}"
             if request.written:
-                self._kv[request] = _written(self._engine, request)
+                now = _written(self._engine, request)
+                before = self._kv.get(request, now)
+                self._kv[request] = torch.cat((now, before[len(now) :]))  # a resumed request may end in mid-prefill
         return [request for request in report.gained if request in self._ids]
 
     def observed(self, request: Request) -> Observed:
