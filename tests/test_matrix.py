@@ -7,9 +7,9 @@ from dataclasses import astuple, replace
 from itertools import combinations, product
 
 import pytest
-import torch
 from torch import Tensor
 
+from voxradix.cache import SlotPool
 from voxradix.cli import matrix as command
 from voxradix.keys import publish
 from voxradix.models.moss_local import Frames
@@ -115,6 +115,9 @@ def test_a_cell_that_breaks_off_or_loses_a_row_says_so(matrix: Matrix, monkeypat
     assert matrix.run(PLAIN).equal
     monkeypatch.setattr(matrix.voice.model, "hidden", fails)
     assert "request 0 failed: RuntimeError: out of memory" in str(matrix.run(PLAIN))
+    monkeypatch.undo()
+    monkeypatch.setattr(SlotPool, "give", lambda *_: None)
+    assert "FAIL: AssertionError: " in str(matrix.run(PLAIN))
 
 
 def test_the_command_prints_a_line_a_cell_and_fails_when_one_does(
@@ -127,9 +130,7 @@ def test_the_command_prints_a_line_a_cell_and_fails_when_one_does(
     assert len(lines) == 4 and all(str(cell) in line for cell, line in zip(cells, lines[1:], strict=False))
     assert "2 of 7680 cells: 2 equal, 0 failed" in lines[-1]
     of = Reference.of
-    monkeypatch.setattr(
-        Reference, "of", lambda self, case: replace(of(self, case), rows=of(self, case).rows.flip(0))
-    )
+    monkeypatch.setattr(Reference, "of", lambda self, case: replace(of(self, case), rows=of(self, case).rows.flip(0)))
     monkeypatch.setattr(command, "every_cell", lambda: cells)
     assert not command.run_matrix(full=True)
     assert "2 of 2 cells: 0 equal, 2 failed" in capsys.readouterr().out

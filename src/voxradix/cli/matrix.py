@@ -25,7 +25,9 @@ def run_matrix(full: bool) -> bool:
         for cell in progress.track(cells, description="cells"):
             failed += not _printed(console, matrix, cell)
     seconds = perf_counter() - began
-    console.print(f"{len(cells)} of {len(every_cell())} cells: {len(cells) - failed} equal, {failed} failed, {seconds:.1f} s")
+    console.print(
+        f"{len(cells)} of {len(every_cell())} cells: {len(cells) - failed} equal, {failed} failed, {seconds:.1f} s"
+    )
     return not failed
 
 

@@ -34,7 +34,7 @@ class Lookahead(StrEnum):
 
 
 class Cache(StrEnum):
-    """What the engine has cached: nothing yet, the same requests, requests that went on from them, or never anything."""
+    """What the engine has cached: nothing yet, the same requests, some that went on from them, or never anything."""
 
     COLD = "cold"
     TWIN = "twin"
@@ -144,7 +144,7 @@ def covering_array(sizes: Sequence[int]) -> list[tuple[int, ...]]:
         row = dict(next(iter(missing)))
         for column, size in enumerate(sizes):
             if column not in row:
-                row[column] = max(range(size), key=lambda value: worth(row, (column, value)))  # noqa: B023 - called at once
+                row[column] = max(range(size), key=lambda value: worth(row, (column, value)))
         used.update(row.items())
         for pair in combinations(sorted(row.items()), 2):
             missing.pop(pair, None)

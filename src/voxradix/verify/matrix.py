@@ -102,9 +102,9 @@ class Matrix:
             alone = self._reference.of(case)
             ids = expected_ids(key, alone.rows, self.voice.model.layout)
             for difference in (
-                first_difference(Part.KV, number, alone.kv, cell.kv, -case.prompt_rows),
                 first_difference(Part.CODES, number, alone.rows, cell.rows),
                 first_difference(Part.NEXT_IDS, number, ids[:, None], cell.ids[:, None]),
+                first_difference(Part.KV, number, alone.kv, cell.kv, -case.prompt_rows),
             ):
                 if difference is not None:
                     found[difference.part] = min(found.get(difference.part, difference), difference, key=_when)
@@ -126,8 +126,9 @@ def expected_ids(key: Key, rows: Tensor, layout: RowLayout) -> Tensor:
     return row_keys(rows, layout, row_hash=raw_hash(key, layout) or row_hash)
 
 
-def _when(difference: Difference) -> int:
-    return difference.frame
+def _when(difference: Difference) -> tuple[int, int, int]:
+    """The order of differences: a frame's codes come before its id, and both before its keys and values."""
+    return difference.frame, list(Part).index(difference.part), difference.request
 
 
 @contextmanager
