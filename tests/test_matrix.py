@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import astuple, replace
 from itertools import combinations, product
 
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from voxradix.cache import SlotPool
 from voxradix.cli import matrix as command
-from voxradix.keys import publish
+from voxradix.keys import fold_keys
 from voxradix.models.moss_local import Frames
 from voxradix.verify import AXES, Cell, Matrix, Part, every_cell, pairwise_cells
 from voxradix.verify.axes import Batch, Cache, Key, Lookahead, Prefill, Retraction, Step, Way
@@ -86,8 +85,7 @@ def test_a_wrong_code_is_named_by_request_frame_and_channel(matrix: Matrix, monk
 
 
 def test_a_wrong_key_is_named(matrix: Matrix, monkeypatch: pytest.MonkeyPatch) -> None:
-    fold: Callable[..., Tensor] = publish.fold_keys
-    monkeypatch.setattr(publish, "fold_keys", lambda *arguments: fold(*arguments) ^ 1)
+    monkeypatch.setattr("voxradix.keys.publish.fold_keys", lambda *arguments: fold_keys(*arguments) ^ 1)
     outcome = matrix.run(PLAIN)
     assert [difference.part for difference in outcome.differences] == [Part.NEXT_IDS]
     assert "FAIL: next ids differ at (request 0, frame 0, channel 0): " in str(outcome)
@@ -117,7 +115,7 @@ def test_a_cell_that_breaks_off_or_loses_a_row_says_so(matrix: Matrix, monkeypat
     assert "request 0 failed: RuntimeError: out of memory" in str(matrix.run(PLAIN))
     monkeypatch.undo()
     monkeypatch.setattr(SlotPool, "give", lambda *_: None)
-    assert "FAIL: AssertionError: " in str(matrix.run(PLAIN))
+    assert "FAIL: AssertionError: " in str(matrix.run(replace(PLAIN, cache=Cache.OFF)))
 
 
 def test_the_command_prints_a_line_a_cell_and_fails_when_one_does(
