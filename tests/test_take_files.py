@@ -82,6 +82,8 @@ def test_a_file_that_lacks_something_names_it(saved: Path, key: str) -> None:
         (lambda held: held["about"].update(version=2), "of version 2; this release reads 1"),
         (lambda held: held["about"].update(seed="7"), "'7' is no int"),
         (lambda held: held["about"].update(seed=True), "True is no int"),
+        (lambda held: held["about"].update(seed=2**63), "no 64-bit integer"),
+        (lambda held: held.update(rows=np.zeros((10**5, 13), dtype=np.int64)), "but more are packed"),
         (lambda held: held["about"].update(frame_rate=0), "frame_rate is 0"),
         (lambda held: held["about"].update(finish="soon"), "'soon' is not a valid"),
         (lambda held: held["about"].update(pieces=held["about"]["pieces"][:-1]), "its pieces have"),

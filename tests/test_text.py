@@ -43,6 +43,7 @@ def read(text: str) -> str:
         ("One... two!\n\nThree?", "one , two , three"),
         ("?! five", "five"),
         ("4x4", "four x four"),
+        ("10a 1234b", "ten a one thousand two hundred thirty four b"),
         ("\uff15", "five"),
     ],
 )

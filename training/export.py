@@ -33,7 +33,14 @@ VOICE = {
     "trained_for": (
         "digit strings, numbers to 9999, letters by name, dates in words and a few words around them, in short lines"
     ),
-    "front_end": {"kind": "words", "marks": MARKS, "max_words": MAX_WORDS},
+    "front_end": {
+        "kind": "words",
+        "marks": MARKS,
+        "max_words": MAX_WORDS,
+        "window_words": 16,
+        "part_words": 10,
+        "place_codebook": 0,
+    },
     "prompt": ["<|im_start|>", "{text}", "<|im_end|>", "<|audio_start|>"],
     "codec": "codec",
 }

@@ -55,6 +55,10 @@ class Draw:
         """Whether the most likely value is taken and nothing is drawn."""
         return self.temperature == 0.0
 
+    def width(self, size: int) -> int:
+        """How many of ``size`` values top-k keeps, ties aside; 0 when nothing is drawn."""
+        return 0 if self.greedy else min(self.top_k or size, size)
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -116,8 +120,7 @@ def uniforms(seeds: Tensor, steps: Tensor, columns: int) -> Tensor:
 class DrawTable:
     """The `Draw` of every request of a batch, as columns [B, 1].
 
-    ``widest`` is known on the host: the most values any request's top-k keeps, ties aside; 0 when all of them
-    are greedy and nothing is drawn.
+    ``widest`` is known on the host: at least the `Draw.width` of every row. What is drawn does not depend on it.
     """
 
     temperature: Tensor
@@ -133,13 +136,29 @@ class DrawTable:
         def column(values: list[float] | list[int] | list[bool], dtype: torch.dtype) -> Tensor:
             return torch.tensor(values, dtype=dtype, device=device)[:, None]
 
-        top_k = [1 if d.greedy else min(d.top_k or size, size) for d in draws]
+        widths = [d.width(size) for d in draws]
         return cls(
             temperature=column([1.0 if d.greedy else d.temperature for d in draws], torch.float32),
             top_p=column([2.0 if d.top_p == 1.0 else d.top_p for d in draws], torch.float32),
-            top_k=column(top_k, torch.int64),
+            top_k=column([max(width, 1) for width in widths], torch.int64),
             greedy=column([d.greedy for d in draws], torch.bool),
-            widest=0 if all(d.greedy for d in draws) else max(top_k),
+            widest=max(widths),
+        )
+
+    def put(self, row: int, draw: Draw, size: int) -> None:
+        """Write one row in place; ``widest`` does not follow."""
+        one = DrawTable.of([draw], size, self.greedy.device)
+        self.temperature[row], self.top_p[row] = one.temperature[0], one.top_p[0]
+        self.top_k[row], self.greedy[row] = one.top_k[0], one.greedy[0]
+
+    def at(self, rows: Tensor, widest: int) -> DrawTable:
+        """The table of some rows, int64 [B], none of them wider than ``widest``."""
+        return DrawTable(
+            temperature=self.temperature.index_select(0, rows),
+            top_p=self.top_p.index_select(0, rows),
+            top_k=self.top_k.index_select(0, rows),
+            greedy=self.greedy.index_select(0, rows),
+            widest=widest,
         )
 
     def draw(self, logits: Tensor, uniform: Tensor) -> Tensor:
@@ -153,12 +172,12 @@ class DrawTable:
             return best
         logits = (logits - logits.amax(dim=-1, keepdim=True)) / self.temperature
         top = logits.topk(self.widest, dim=-1).values
-        weight = logits.exp().masked_fill(logits < top.gather(1, self.top_k - 1), 0.0)
+        weight = torch.where(logits < top.gather(1, self.top_k - 1), 0.0, logits.exp())
         top_weight = top.exp()
         before = top_weight.cumsum(dim=-1) - top_weight
         nucleus = before < self.top_p * weight.sum(dim=-1, keepdim=True)
-        least = top.masked_fill(~nucleus, float("inf")).amin(dim=-1, keepdim=True)
-        reached = weight.masked_fill(logits < least, 0.0).cumsum(dim=-1)
+        least = torch.where(nucleus, top, float("inf")).amin(dim=-1, keepdim=True)
+        reached = torch.where(logits < least, 0.0, weight).cumsum(dim=-1)
         drawn = (reached > uniform[:, None] * reached[:, -1:]).to(torch.int8).argmax(dim=-1)
         return torch.where(self.greedy[:, 0], best, drawn)
 

@@ -127,6 +127,11 @@ class _Reached(Exception):  # noqa: N818 - a signal
 class _Probe(TorchDispatchMode):
     """Notes the first operator that is called, and stops there."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Not to be guarded from the compiler, whose import alone takes longer than a recording."""
+        return False
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.func: OpOverload | None = None

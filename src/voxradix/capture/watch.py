@@ -297,6 +297,11 @@ def _checks_on_the_cpu(func: Callable[..., Any], args: Sequence[Any], kwargs: di
 class _Operators(TorchDispatchMode):
     """Hands every operator call to the watch, composite ones in their parts."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Not to be guarded from the compiler, whose import alone takes longer than a recording."""
+        return False
+
     def __init__(self, watch: Watch) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._watch = watch

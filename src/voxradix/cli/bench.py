@@ -19,9 +19,12 @@ from rich.table import Table
 
 from voxradix.cli.speak import use_threads
 from voxradix.engine import Engine
-from voxradix.voice import Voice, load_voice
+from voxradix.voice import load_voice
 
 _DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+
+_WARM_UP = 3
+"""Runs before those that count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +62,14 @@ def bench_frames(voice: str | Path, counts: list[int], repeats: int, threads: in
 
 
 def measure_frames(voice: str | Path, requests: int, repeats: int, threads: int | None) -> FrameFigures:
-    """Run ``requests`` requests at once, ``repeats`` times after a warm-up, none of them sharing a prefix."""
+    """Run ``requests`` requests at once, ``repeats`` times after a warm-up, none of them sharing a prefix.
+
+    All runs are one engine's, and the warm-up lasts until its common steps are captured.
+    """
     loaded = load_voice(voice)
     use_threads(threads, loaded.model)
-    runs = [_run(loaded, requests, run) for run in range(repeats + 1)][1:]
+    engine = Engine(loaded, max_batch=requests)
+    runs = [_run(engine, requests, run) for run in range(_WARM_UP + repeats)][_WARM_UP:]
     return FrameFigures(
         requests=requests,
         frames=int(median(run.frames for run in runs)),
@@ -83,19 +90,18 @@ class _Run:
     audio_seconds: float
 
 
-def _run(voice: Voice, requests: int, run: int) -> _Run:
-    engine = Engine(voice, max_batch=requests)
+def _run(engine: Engine, requests: int, run: int) -> _Run:
     texts = [_text(run * requests + i) for i in range(requests)]
     start = perf_counter()
-    results = engine.generate_batch(texts)
+    results = engine.generate_batch(texts, salt=str(run))
     seconds = perf_counter() - start
-    samples = sum(len(voice.codec.decode(result.codes)) for result in results)
+    samples = sum(len(engine.voice.codec.decode(result.codes)) for result in results)
     return _Run(
         frames=sum(len(result.rows) for result in results),
         seconds=seconds,
         first_frame=max(result.first_frame_seconds or 0.0 for result in results),
         decode_seconds=perf_counter() - start - seconds,
-        audio_seconds=samples / voice.codec.sample_rate,
+        audio_seconds=samples / engine.voice.codec.sample_rate,
     )
 
 

@@ -57,6 +57,8 @@ def one_line(line: Line) -> Line:
         raise VoxradixError("standard output is closed or a terminal; name a file to write, or pipe it on")
     if line.save is not None:
         check_writable(line.save)
+        if line.save.resolve() == line.output.resolve():
+            raise VoxradixError(f"-o and --save both name {line.save}; the sound and the take need a file each")
     return line
 
 
@@ -84,6 +86,8 @@ def _numbered(path: Path, number: int) -> Path:
 def place_in_take(place: str) -> Take | Branch:
     """The take in a file, or with ``@3.0s`` or ``@37f`` after its name, the place at that time or frame."""
     match = _PLACE.fullmatch(place)
+    if match is None and "@" in place and not Path(place).exists():
+        raise VoxradixError(f"--after {place}: no such file, and a place looks like take.npz@3.0s or take.npz@37f")
     if match is None or Path(place).exists():
         return Take.load(place)
     take = Take.load(match["file"])
@@ -178,6 +182,9 @@ def speak_lines(
                 if take.finish == "error":
                     say(f"{line.output}: {take.error}")
                     continue
+                for piece in take.pieces[len(speaking.script.behind) :]:
+                    if not len(piece.rows):
+                        say(f"warning: {line.output}: the voice said nothing for {piece.text!r}; try another seed")
                 if take.finish == "length":
                     say(f"warning: {line.output}: cut off at {take.frames} frames; --max-frames allows more")
                 _write(line, wav_bytes(codec.decode(take.codes), codec.sample_rate))

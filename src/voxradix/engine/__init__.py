@@ -1,6 +1,7 @@
 """The engine: requests, their scheduler, the step runner, takes, and the face that callers see."""
 
-from voxradix.engine.engine import Engine, StepReport
+from voxradix.engine.engine import Engine
+from voxradix.engine.loop import StepReport
 from voxradix.engine.request import Finish, Request, Result, State
 from voxradix.engine.scheduler import Occupancy
 from voxradix.engine.speaking import Speaking

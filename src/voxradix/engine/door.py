@@ -112,6 +112,8 @@ class Door:
 def whole_number(name: str, value: object) -> int:
     """A caller's value as an int; `VoxradixError` when it is no whole number."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise VoxradixError(f"{name} is {value!r}; it must be a whole number") from None

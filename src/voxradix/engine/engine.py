@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TypedDict, Unpack, overload
 
-import torch
 from torch import Tensor
 
 from voxradix.engine.door import Door, Prompt, whole_number
+from voxradix.engine.loop import StepLoop, StepReport
 from voxradix.engine.request import Finish, Request, Result, State
-from voxradix.engine.runner import NOT_FINITE, NOT_FINITE_REASON, StepOutput, StepRunner
+from voxradix.engine.runner import StepRunner
 from voxradix.engine.scheduler import Occupancy, Scheduler
 from voxradix.engine.script import script
 from voxradix.engine.speaking import FrameCallback, Settings, Speaking
@@ -32,24 +34,6 @@ class _SpeakSettings(TypedDict, total=False):
     on_frame: FrameCallback | None
 
 
-@dataclass(frozen=True, slots=True)
-class StepReport:
-    """What a step did.
-
-    Attributes:
-        requests: The requests that decoded a frame or stopped, one a batch row.
-        next_ids: int64 [B], the row keys published for them: each is appended to its request's chain, except
-            the end id, which ends the request.
-        gained: The requests that gained a frame: ``request.frames[-1]``.
-        finished: Requests that ended in this step, for whatever reason.
-    """
-
-    requests: tuple[Request, ...]
-    next_ids: Tensor
-    gained: tuple[Request, ...]
-    finished: tuple[Request, ...]
-
-
 class Engine:
     """Generates rows for many requests at once and reuses every prefix it has computed.
 
@@ -64,6 +48,8 @@ class Engine:
         max_batch: int = 16,
         chunk_rows: int = 256,
         cache: bool = True,
+        graphs: bool = True,
+        lookahead: bool | None = None,
         row_hash: RowHash | None = None,
     ) -> None:
         """An engine over one voice.
@@ -74,6 +60,10 @@ class Engine:
             max_batch: Requests prefilled or running at once; more wait.
             chunk_rows: Rows prefilled in one step, all requests together.
             cache: Whether rows are kept for reuse.
+            graphs: Whether decode steps are captured, once a kind of step has proved common, and replayed: the same
+                rows, sooner.
+            lookahead: Whether a step is launched before the one before it is known: the same rows. By default where the
+                device works by itself, which a CPU does not.
             row_hash: The raw hash the row keys are folded from; by default the seed's. Keys only nominate: any
                 function is safe.
         """
@@ -83,10 +73,12 @@ class Engine:
         self.voice = voice if isinstance(voice, Voice) else load_voice(voice)
         model = self.voice.model
         self.pool_rows = pool_rows
-        self._layout = model.layout
         self._door = Door(self.voice, pool_rows, row_hash or fastest_hash(model.layout))
         publish = RowPublisher(model.layout, model.config.assistant_slot_id, device=model.device, row_hash=row_hash)
-        self._runner = StepRunner(model, pool_rows, publish)
+        if lookahead is None:
+            lookahead = model.device.type != "cpu"
+        worker = ThreadPoolExecutor(1, "voxradix-step") if lookahead and model.device.type == "cpu" else None
+        runner = StepRunner(model, pool_rows, max_batch, publish, graphs=graphs, worker=worker)
         self._scheduler = Scheduler(
             slots=pool_rows,
             max_batch=max_batch,
@@ -94,6 +86,8 @@ class Engine:
             row_bytes=8 * model.layout.words,
             cache=cache,
         )
+        self._loop = StepLoop(self._scheduler, runner, model.layout, lookahead=lookahead)
+        self._pins: Counter[tuple[bytes, bytes]] = Counter()
 
     def submit(
         self,
@@ -135,57 +129,18 @@ class Engine:
     def step(self) -> StepReport | None:
         """Advance every active request by a chunk or a frame; None when there is nothing to do.
 
-        Should anything break the step off, a key press included, the requests it served end with an error.
+        With lookahead, the next step is launched, from the device's own state, before this one is known. Should
+        anything break the step off, a key press included, the requests it served end with an error.
         """
-        plan = self._scheduler.plan()
-        if not plan:
-            return None
-        try:
-            return self._resolve(self._runner.run(plan))
-        except BaseException as error:
-            for request in [*(chunk.request for chunk in plan.prefill), *plan.decode]:
-                if request.state is not State.FINISHED:
-                    self._scheduler.finish(request, Finish.ERROR, f"the step was broken off by {type(error).__name__}")
-            raise
-
-    @torch.inference_mode(False)
-    def _resolve(self, output: StepOutput) -> StepReport:
-        """Take a step's output over: end what failed, offer what was written, append what was made."""
-        rows, next_ids = output.rows.clone(), output.next_ids.clone()  # ordinary tensors: callers keep them
-        gained: list[Request] = []
-        finished: list[Request] = []
-
-        def end(request: Request, finish: Finish, error: str | None = None) -> None:
-            self._scheduler.finish(request, finish, error)
-            finished.append(request)
-
-        for request, reason in output.failures.items():
-            end(request, Finish.ERROR, reason)
-        published = dict(zip(output.requests, next_ids.tolist(), strict=True))
-        for request, written in output.written.items():
-            key = published.get(request, 0)
-            if 0 <= key < self._layout.bounds[0]:
-                self._scheduler.wrote(request, written)
-            else:
-                end(request, Finish.ERROR, _outside(key))
-        for index, (request, key) in enumerate(published.items()):
-            if request.state is State.FINISHED:
-                continue
-            if key == self._layout.end_key:
-                end(request, Finish.AUDIO_END)
-                continue
-            request.append(rows[index], output.packed[index].numpy().tobytes(), key)
-            gained.append(request)
-            if len(request.frames) >= request.max_frames:
-                end(request, Finish.LENGTH)
-        return StepReport(tuple(output.requests), next_ids, tuple(gained), tuple(finished))
+        return self._loop.step()
 
     def abort(self, request: Request) -> None:
         """End a request now, keeping its frames so far; its slots are free before the next step."""
         if request.state is State.FINISHED:
             return
         self._require_own(request)
-        self._scheduler.finish(request, Finish.ABORTED)
+        self._loop.drain()
+        self._scheduler.leave(request)
 
     def run(self, requests: Sequence[Request], on_frame: FrameCallback | None = None) -> list[Result]:
         """Step until all of ``requests`` have ended. Should the caller break off, they are aborted."""
@@ -291,9 +246,9 @@ class Engine:
 
         The other arguments are those of `speak`.
         """
+        lines = script(self.voice, text, after)
         settings = Settings.of(self.voice, text, after, sampling, seed, max_frames, salt)
-        settings = replace(settings, seed=settings.seed + number)
-        return Speaking(self.voice, self.submit, script(self.voice, text, after), settings)
+        return Speaking(self.voice, self.submit, lines, replace(settings, seed=settings.seed + number))
 
     @overload
     def speak(
@@ -340,7 +295,7 @@ class Engine:
             raise VoxradixError(f"n is {count}; it must be at least 1")
         speakings: list[Speaking] = []
         try:
-            for number in range(count):
+            for number in reversed(range(count)):  # the last seed first: one that is too large is refused at once
                 speaking = self.begin(
                     text,
                     after=after,
@@ -356,7 +311,7 @@ class Engine:
         finally:
             for speaking in speakings:
                 self.abort(speaking.request)
-        takes = [speaking.take() for speaking in speakings]
+        takes = [speaking.take() for speaking in reversed(speakings)]
         return takes[0] if n is None else takes
 
     @property
@@ -370,13 +325,18 @@ class Engine:
         A pin is no reservation: rows that requests under way need push pinned ones out when nothing else is left.
         """
         request = self._door.request(prompt, max_frames=1, salt=salt)
+        name = _name(request)
         self._scheduler.add(request)
         self.run([request])
+        self._pins[name] += 1
         return self._scheduler.tree.pin(request.chain, request.prompt.shape[0])
 
     def unpin(self, prompt: Prompt, *, salt: str = "") -> None:
-        """Take one `pin` of a prompt back."""
+        """Take one `pin` of a prompt back; `VoxradixError` for a prompt that is not pinned."""
         request = self._door.request(prompt, max_frames=1, salt=salt)
+        if not self._pins[_name(request)]:
+            raise VoxradixError(f"the prompt {prompt!r} is not pinned under salt {salt!r}")
+        self._pins[_name(request)] -= 1
         self._scheduler.tree.unpin(request.chain, request.prompt.shape[0])
 
     def occupancy(self) -> Occupancy:
@@ -385,19 +345,20 @@ class Engine:
 
     def retract(self, request: Request) -> None:
         """Take a request's slots back as if the pool had run out; it resumes by itself. For tests and tuning."""
+        self._loop.drain()
         if request in self._scheduler.active:
             self._scheduler.retract(request)
 
     def check(self) -> None:
-        """Raise `AssertionError` if a row of the pool is lost or owned twice. Visits every row: for tests."""
+        """Raise `AssertionError` if a row or a seat is lost or owned twice. Visits every row: for tests."""
         self._scheduler.check()
+        self._loop.check()
 
     def _require_own(self, request: Request) -> None:
         if request.state is not State.FINISHED and request not in self._scheduler:
             raise VoxradixError("the request is another engine's; only the engine it was submitted to serves it")
 
 
-def _outside(key: int) -> str:
-    if key == NOT_FINITE:
-        return NOT_FINITE_REASON
-    return f"the step published id {key}, outside the vocabulary"
+def _name(request: Request) -> tuple[bytes, bytes]:
+    """The namespace and rows of a request just made."""
+    return request.chain.namespace, bytes(request.chain.rows)

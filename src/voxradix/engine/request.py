@@ -110,6 +110,11 @@ class Request:
         """Rows known so far."""
         return len(self.chain)
 
+    @property
+    def next_draw(self) -> int:
+        """The number of the next frame's draws."""
+        return self.first_draw + len(self.frames)
+
     def rows_between(self, start: int, end: int) -> Tensor:
         """Known rows ``start .. end - 1``, int64 [end - start, C]."""
         prompt = self.prompt.shape[0]
@@ -123,8 +128,12 @@ class Request:
         if not self.admissions:
             self.reused_prompt, self.reused_generated = hit - generated, generated
         self.admissions += 1
-        self.recomputed += max(self.computed - hit, 0)
         self.written = hit
+
+    def wrote(self, rows: int) -> None:
+        """Record that the first ``rows`` rows have been written."""
+        self.recomputed += max(min(rows, self.computed) - self.written, 0)
+        self.written = rows
 
     def append(self, row: Tensor, packed: bytes, key: int) -> None:
         """Take a generated row (int64 [C]) with its packed form and key."""

@@ -92,12 +92,32 @@ class Scheduler:
         decode += self._admit()
         return Plan(self._cut_chunks(), decode)
 
+    def plan_ahead(self, plan: Plan) -> Plan | None:
+        """The step after ``plan``, before its frames are known: the same requests once more, each with a slot.
+
+        None where that is not known now: while something is prefilled, waits and could be admitted, or there is no
+        room without a retraction. A request whose budget ends with ``plan`` is left out. One that ends of itself will
+        have run on for one frame; its slots, that one's included, are given back when it is known.
+        """
+        going = [
+            request
+            for request in plan.decode
+            if request.state is State.RUNNING and len(request.frames) + 1 < request.max_frames
+        ]
+        prefilling = any(request.state is State.PREFILLING for request in self.active)
+        admissible = self.waiting and len(self.active) < self._max_batch
+        if not going or prefilling or admissible or not self._make_room(len(going)):
+            return None
+        for request in going:
+            request.slots += self.pool.take(1)
+        return Plan([], going)
+
     def wrote(self, request: Request, rows: int) -> None:
         """Record that the first ``rows`` rows of a request have been written.
 
         When its prefill is complete, its rows are offered to others at once.
         """
-        request.written = rows
+        request.wrote(rows)
         if request.state is State.PREFILLING and rows == request.rows:
             request.state = State.RUNNING
             self._store(request)
@@ -120,6 +140,11 @@ class Scheduler:
         request.state = State.FINISHED
         request.finish, request.error, request.finished = finish, error, perf_counter()
         self.totals = self.totals.plus(request)
+
+    def leave(self, request: Request) -> None:
+        """End a request because its caller does not want it any more."""
+        if request.state is not State.FINISHED:
+            self.finish(request, Finish.ABORTED)
 
     def occupancy(self) -> Occupancy:
         """Where the pool's slots are."""

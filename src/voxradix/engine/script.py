@@ -37,6 +37,10 @@ def script(voice: Voice, text: str | None, after: Take | Branch | None) -> Scrip
 
     Raises `VoxradixError` when nothing is left to say or the voice cannot say it.
     """
+    if text is not None and not isinstance(text, str):
+        raise VoxradixError(f"text is {text!r}; it must be text")
+    if after is not None and not isinstance(after, Take | Branch):
+        raise VoxradixError(f"after is {after!r}; it must be a take, or a place in one (take.at)")
     kept = torch.empty(0, voice.model.layout.columns, dtype=torch.int64)
     behind: tuple[Piece, ...] = ()
     if after is None:
@@ -57,7 +61,7 @@ def script(voice: Voice, text: str | None, after: Take | Branch | None) -> Scrip
             texts = [*(piece.text for piece in pieces[index:]), *branch.take.unsaid]
             if not texts:
                 raise VoxradixError(
-                    "the take has said all of its text; give a text to go on with, or a place to branch off with at(…)"
+                    "the take has said all of its text; give a text to go on with, or a place before its end"
                 )
             kept = pieces[index].rows[:begun] if begun else kept
     unknown: list[str] = []
@@ -92,6 +96,9 @@ def _require_kin(voice: Voice, take: Take) -> None:
             f"the take's rows are of {take.layout.name} with {take.layout.columns} columns, bounds "
             f"{take.layout.bounds}; this voice's are of {layout.name} with {layout.columns}, {layout.bounds}"
         )
+    config, rows = voice.model.config, take.rows
+    if bool((rows[:, 0] != config.assistant_slot_id).any() or (rows[:, 1:] >= config.codebook_size).any()):
+        raise VoxradixError("the take's rows are not all frames of this voice: a text id or a pad stands among them")
     if take.model != voice.model.digest.hex():
         warnings.warn(
             f"the take was made by another model (of voice {take.voice}); {voice.name} goes on from it all the same",

@@ -46,6 +46,8 @@ class Settings:
         A branch that says the same text anew takes the next seed; with the same one it would say it as it did.
         """
         take = after.take if isinstance(after, Branch) else after
+        if max_frames is not None:
+            max_frames = whole_number("max_frames", max_frames)
         anew = text is None and isinstance(after, Branch)
         if sampling is None:
             sampling = voice.sampling if take is None else take.sampling

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from voxradix.engine.door import whole_number
 from voxradix.engine.request import Result
 from voxradix.errors import VoxradixError
 from voxradix.piece import Piece
@@ -104,7 +105,12 @@ class Take:
     @property
     def first_frame_seconds(self) -> float | None:
         """From asking for it to its first new frame; None without one."""
-        return self.results[0].first_frame_seconds if self.results else None
+        waited = 0.0
+        for result in self.results:
+            if result.first_frame_seconds is not None:
+                return waited + result.first_frame_seconds
+            waited += result.seconds
+        return None
 
     def at(self, *, frames: int | None = None, seconds: float | None = None, said: str | None = None) -> Branch:
         """A place to branch off.
@@ -120,12 +126,14 @@ class Take:
         if (frames is None) == (seconds is None):
             raise VoxradixError("a place in a take is named by frames or by seconds; give one of them")
         if frames is None:
-            assert seconds is not None
-            if not 0 <= seconds <= self.seconds:
-                raise VoxradixError(f"seconds is {seconds}; the take is {self.seconds:g} s long")
+            if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= self.seconds:
+                raise VoxradixError(f"seconds is {seconds!r}; it must be from 0 to the take's {self.seconds:g}")
             frames = int(seconds * self.frame_rate + 1e-6)
-        if isinstance(frames, bool) or not isinstance(frames, int) or not 0 <= frames <= self.frames:
-            raise VoxradixError(f"frames is {frames!r}; it must be from 0 to the take's {self.frames}")
+        frames = whole_number("frames", frames)
+        if not 0 <= frames <= self.frames:
+            raise VoxradixError(f"frames is {frames}; it must be from 0 to the take's {self.frames}")
+        if said is not None and (not isinstance(said, str) or not said.strip()):
+            raise VoxradixError(f"said is {said!r}; it must be the words that are heard until there")
         return Branch(self, frames, said)
 
     def save(self, path: str | Path) -> None:

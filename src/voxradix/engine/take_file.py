@@ -24,6 +24,10 @@ from voxradix.sampling import Draw, Sampling
 _T = TypeVar("_T")
 
 FORMAT = "voxradix take"
+_MOST_ABOUT = 1 << 24
+_HEADER = 1 << 12
+"""Bytes: the most that a take says about itself, and more than the header of an array takes."""
+
 VERSION = 1
 """Raised whenever a file of the new kind could be misread by the old reader."""
 
@@ -52,10 +56,6 @@ def save_take(take: Take, path: Path) -> None:
 def load_take(path: Path) -> Take:
     """Read a take. Raises `VoxradixError` that names the file and what is wrong with it."""
     about, rows = _read(path)
-    if about.get("format") != FORMAT:
-        raise VoxradixError(f"{path} is no take: its format is {about.get('format')!r}")
-    if about.get("version") != VERSION:
-        raise VoxradixError(f"{path} is a take of version {about.get('version')!r}; this release reads {VERSION}")
     try:
         layout = _layout(about["layout"])
         layout.check(rows)
@@ -66,7 +66,7 @@ def load_take(path: Path) -> Take:
             frame_rate=_positive(about["frame_rate"]),
             pieces=_pieces(about["pieces"], rows.to(torch.int64)),
             unsaid=tuple(_is(str, text) for text in _is(list, about["unsaid"])),
-            seed=_is(int, about["seed"]),
+            seed=_seed(about["seed"]),
             sampling=_sampling(about["sampling"]),
             finish=Finish(about["finish"]).value,
             error=None if about["error"] is None else _is(str, about["error"]),
@@ -80,16 +80,34 @@ def load_take(path: Path) -> Take:
 def _read(path: Path) -> tuple[dict[str, Any], Tensor]:
     try:
         with np.load(path, allow_pickle=False) as archive:
+            sizes = {entry.filename: entry.file_size for entry in archive.zip.infolist()}
+            if sizes["about.npy"] > _MOST_ABOUT:
+                raise VoxradixError(f"{path} is no take: it says {sizes['about.npy']} bytes about itself")
             about = json.loads(str(archive["about"]))
+            if not isinstance(about, dict):
+                raise VoxradixError(f"{path} is no take: it says nothing about itself")
+            if about.get("format") != FORMAT:
+                raise VoxradixError(f"{path} is no take: its format is {about.get('format')!r}")
+            if about.get("version") != VERSION:
+                raise VoxradixError(
+                    f"{path} is a take of version {about.get('version')!r}; this release reads {VERSION}"
+                )
+            said = sum(piece["frames"] for piece in about["pieces"]) * len(about["layout"]["bounds"])
+            if sizes["rows.npy"] > 8 * said + _HEADER:  # known before they are unpacked
+                raise VoxradixError(f"{path} is a damaged take: its pieces have {said} codes, but more are packed")
             rows = torch.from_numpy(archive["rows"])
     except FileNotFoundError:
         raise VoxradixError(f"{path} does not exist; name a file that --save or Take.save wrote") from None
     except OSError as error:
         raise VoxradixError(f"{path} cannot be read: {error}") from None
+    except VoxradixError:
+        raise
+    except KeyError as error:
+        raise VoxradixError(f"{path} is a damaged take: {error} is missing") from None
     except Exception as error:  # the archive's own errors are of many kinds: zipfile, zlib, NumPy, JSON
-        raise VoxradixError(f"{path} is no take, or a damaged one: {error}") from None
-    if not isinstance(about, dict):
-        raise VoxradixError(f"{path} is no take: it says nothing about itself")
+        raise VoxradixError(
+            f"{path} is no take, or a damaged one ({type(error).__name__}); name a file that --save or Take.save wrote"
+        ) from None
     return about, rows
 
 
@@ -113,6 +131,13 @@ def _pieces(about: object, rows: Tensor) -> tuple[Piece, ...]:
         Piece(_is(str, entry["text"]), part, End(entry["end"]))
         for entry, part in zip(entries, rows.split(counts), strict=True)
     )
+
+
+def _seed(value: object) -> int:
+    seed = _is(int, value)
+    if not -(2**63) <= seed < 2**63:
+        raise ValueError(f"seed {seed} is no 64-bit integer")
+    return seed
 
 
 def _positive(value: object) -> float:

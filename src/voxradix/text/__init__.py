@@ -5,7 +5,7 @@ from voxradix.text.kinds import front_end
 from voxradix.text.plain import PlainFrontEnd
 from voxradix.text.reading import ONES, TEENS, TENS, digit_words, number_words, ordinal_words
 from voxradix.text.sentences import split_text
-from voxradix.text.words import WordsFrontEnd, marked
+from voxradix.text.words import Reach, WordsFrontEnd, marked
 
 __all__ = [
     "ONES",
@@ -13,6 +13,7 @@ __all__ = [
     "TENS",
     "FrontEnd",
     "PlainFrontEnd",
+    "Reach",
     "Spoken",
     "WordsFrontEnd",
     "digit_words",

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from voxradix.errors import VoxradixError
 from voxradix.text.front_end import FrontEnd
 from voxradix.text.plain import PlainFrontEnd
-from voxradix.text.words import WordsFrontEnd
+from voxradix.text.words import Reach, WordsFrontEnd
 
 
 def front_end(config: Mapping[str, object], vocabulary: Collection[str]) -> FrontEnd:
@@ -17,9 +17,13 @@ def front_end(config: Mapping[str, object], vocabulary: Collection[str]) -> Fron
         return PlainFrontEnd()
     if kind != "words":
         raise VoxradixError(f"front_end kind is {kind!r}, expected 'plain' or 'words'")
-    marks, max_words, place = config.get("marks"), config.get("max_words"), config.get("place_codebook", 0)
-    if not isinstance(marks, int) or not isinstance(max_words, int) or not 1 < max_words < marks:
+    marks, line = config.get("marks"), config.get("max_words")
+    if not isinstance(marks, int) or not isinstance(line, int) or not 1 < line < marks:
         raise VoxradixError("front_end needs whole numbers 'marks' and 'max_words', with 1 < max_words < marks")
+    window, part = config.get("window_words", line), config.get("part_words", line // 2)
+    if not isinstance(window, int) or not isinstance(part, int) or not 0 < part <= window <= line:
+        raise VoxradixError("front_end needs whole numbers with 0 < part_words <= window_words <= max_words")
+    place = config.get("place_codebook", 0)
     if not isinstance(place, int) or place < 0:
         raise VoxradixError(f"front_end place_codebook is {place!r}; it must be the number of a codebook")
-    return WordsFrontEnd(vocabulary, marks, max_words, place)
+    return WordsFrontEnd(vocabulary, Reach(marks, line, window, part, place))

@@ -41,7 +41,7 @@ class PlainFrontEnd:
         """The text whole while the window holds it alone; else sentences, as many together as half a window holds."""
         if len(text) <= (WINDOW // 2 if behind else WINDOW):
             return [text]
-        return split_text(text, len, WINDOW // 2)
+        return split_text(text, lambda part: len(part.strip()), WINDOW // 2)
 
     def cut(self, behind: Sequence[Piece], piece: Piece, frames: int) -> Piece:
         """The frames, with the share of the text they are of the whole, to the end of a word."""

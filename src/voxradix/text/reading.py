@@ -33,7 +33,7 @@ _PIECES = re.compile(
     (?P<minus>(?<![\w.])-(?=\d))?
     (?: (?P<groups>\d+(?:-\d+)+)
       | (?P<commas>\d{1,3}(?:,\d{3})+(?!\d))(?P<decimals>(?:\.\d+)?)
-      | (?P<figure>\d+)(?P<points>(?:\.\d+)*)(?P<ordinal>st|nd|rd|th)?(?![a-z])
+      | (?P<figure>\d++)(?P<points>(?:\.\d++)*+)(?P<ordinal>st|nd|rd|th)?(?![a-z])
       | (?P<loose>\d+)
     )
     | (?P<word>[^\W\d_]+(?:'[^\W\d_]+)*)

@@ -21,14 +21,12 @@ def split_text(text: str, measure: Callable[[str], int], most: int) -> list[str]
     Parts that measure nothing stay with their neighbour. Nothing but blanks between parts is lost.
     """
     parts: list[str] = []
-    open_part, size = "", 0
+    open_part = ""
     for atom in _atoms(text, measure, most, 0):
-        added = measure(atom)
-        if size and added and size + added > most:
+        if measure(atom) and measure(open_part) and measure(open_part + atom) > most:
             parts.append(open_part)
-            open_part, size = "", 0
+            open_part = ""
         open_part += atom
-        size += added
     return [part.strip() for part in [*parts, open_part]]
 
 

@@ -8,6 +8,8 @@ the word it is saying, by its index modulo the marks, in one of its codebooks; s
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -20,29 +22,42 @@ from voxradix.text.sentences import split_text
 
 _PAUSE = ","
 _STOP = "."
+_KNOWN = 4096
+"""Pieces whose words are remembered: a long take is read again for each of its parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a voice reads.
+
+    Attributes:
+        marks: How many marks there are.
+        line: The longest line it can say, in words.
+        window: The longest line with what was said before it.
+        part: The longest part of a text that is spoken in parts.
+        place_codebook: The codebook in which the model names the word it is saying.
+    """
+
+    marks: int
+    line: int
+    window: int
+    part: int
+    place_codebook: int
 
 
 class WordsFrontEnd:
     """Reads text in the words of a closed vocabulary. The input can not inject marks or special tokens."""
 
-    def __init__(self, vocabulary: Collection[str], marks: int, max_words: int, place_codebook: int) -> None:
-        """A front end over a voice's tokens.
-
-        Args:
-            vocabulary: The tokens.
-            marks: How many marks there are.
-            max_words: The longest line the voice can say, in words.
-            place_codebook: The codebook in which the model names the word it is saying.
-        """
+    def __init__(self, vocabulary: Collection[str], reach: Reach) -> None:
+        """A front end over a voice's tokens."""
         self._vocabulary = frozenset(vocabulary)
-        self._marks = marks
-        self._max_words = max_words
-        self._place = place_codebook
+        self._reach = reach
+        self._known_line = lru_cache(_KNOWN)(lambda text: tuple(self._line(text, [])))
 
     def spoken(self, text: str, behind: Sequence[Piece] = ()) -> Spoken:
         """Marked words; VoxradixError when nothing in `text` can be said or when it is too long.
 
-        Of what is behind, as many words go before as make a line the voice can say, and the frames that say them.
+        Of what is behind, as many words go before as the window holds, and the frames that say them.
         The mark that ended a piece becomes a pause, and the frame that said it is left out: after it the model would
         stop.
         """
@@ -50,24 +65,31 @@ class WordsFrontEnd:
         new = self._line(text, unknown)
         if not new:
             raise VoxradixError(f"there is nothing this voice can say in {text!r}")
-        if len(new) > self._max_words:
-            raise VoxradixError(f"the text is {len(new)} words long; this voice says up to {self._max_words}")
+        if len(new) > self._reach.line:
+            raise VoxradixError(f"the text is {len(new)} words long; this voice says up to {self._reach.line}")
         before = [word for piece in behind for word in self._piece(piece)]
-        first = max(len(before) + len(new) - self._max_words, 0)
+        first = min(max(len(before) + len(new) - self._reach.window, 0), len(before))
         while first < len(before) and before[first] == _PAUSE:
             first += 1
         return Spoken(
-            marked([*before[first:], *new, _STOP], self._marks, first),
+            marked([*before[first:], *new, _STOP], self._reach.marks, first),
             tuple(unknown),
             self._frames(behind, first) if first < len(before) else None,
         )
 
     def split(self, text: str, behind: Sequence[Piece] = ()) -> list[str]:
-        """The text whole while it makes one line; else sentences, as many together as make half a line."""
-        half = self._max_words // 2
-        if self._length(text) <= (half if behind else self._max_words):
+        """The text whole while it makes one line; else sentences, as many together as a part holds."""
+
+        def length(part: str) -> int:
+            return len(self._line(part, []))
+
+        if length(text) <= (self._reach.part if behind else self._reach.line):
             return [text]
-        return split_text(text, self._length, half)
+        if any(length(word) > self._reach.part for word in text.split()):
+            text = " ".join(self._line(text, [])).replace(
+                f" {_PAUSE}", _PAUSE
+            )  # a long figure, cut, would be read as others are
+        return split_text(text, length, self._reach.part)
 
     def cut(self, behind: Sequence[Piece], piece: Piece, frames: int) -> Piece:
         """The frames, with the words until the one that the last of them says."""
@@ -83,13 +105,15 @@ class WordsFrontEnd:
         kept: list[Tensor] = []
         start = 0
         for piece in behind:
+            begin, start = start, start + len(self._piece(piece))
+            if start <= first:
+                continue
             words = len(self._said(piece))
-            index = self._index(piece, start)
+            index = self._index(piece, begin)
             if piece.end is not End.CUT:
-                index = index[: int((index < start + words).sum())]
+                index = index[: int((index < begin + words).sum())]
             skip = int((index < first).sum())
             kept.append(piece.rows[skip : len(index)])
-            start += len(self._piece(piece))
         return torch.cat(kept)
 
     def _index(self, piece: Piece, first: int) -> Tensor:
@@ -98,7 +122,7 @@ class WordsFrontEnd:
         It never goes back: a model that names an earlier word, or one far ahead, is taken not to have moved.
         """
         words = len(self._said(piece))
-        steps = (piece.codes[:, self._place] - first) % self._marks
+        steps = (piece.codes[:, self._reach.place_codebook] - first) % self._reach.marks
         return first + torch.where(steps <= words, steps, 0).cummax(0).values
 
     def _piece(self, piece: Piece) -> list[str]:
@@ -107,13 +131,10 @@ class WordsFrontEnd:
         return words if piece.end is End.CUT else [*words, _PAUSE]
 
     def _said(self, piece: Piece) -> list[str]:
-        words = self._line(piece.text, [])
+        words = list(self._known_line(piece.text))
         if piece.end is End.CUT and piece.text.endswith(_PAUSE):
             words.append(_PAUSE)
         return words
-
-    def _length(self, text: str) -> int:
-        return sum(1 for _ in self._words(text, []))
 
     def _line(self, text: str, unknown: list[str]) -> list[str]:
         """The words of `text`, with single pauses between them."""

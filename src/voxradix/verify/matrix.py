@@ -75,7 +75,7 @@ class Matrix:
                     engine.retract(request)
         strangers.leave()
         assert engine.occupancy().held == 0, f"rows are held when all have ended: {engine.occupancy()}"
-        graphs = engine._runner._graphs
+        graphs = engine._loop._runner._graphs
         if cell.step is Step.GRAPH and cell.key is not Key.BLAKE2B:  # a hash on the host cannot be captured
             assert graphs.enabled, "a decode step could not be captured"
         return Outcome(
@@ -104,7 +104,9 @@ class Matrix:
             for difference in (
                 first_difference(Part.CODES, number, alone.rows, cell.rows),
                 first_difference(Part.NEXT_IDS, number, ids[:, None], cell.ids[:, None]),
-                first_difference(Part.KV, number, alone.kv, cell.kv, -case.prompt_rows),
+                first_difference(
+                    Part.KV, number, alone.kv[: max(len(cell.kv), case.prompt_rows)], cell.kv, -case.prompt_rows
+                ),
             ):
                 if difference is not None:
                     found[difference.part] = min(found.get(difference.part, difference), difference, key=_when)
