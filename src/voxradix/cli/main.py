@@ -133,11 +133,18 @@ def speak(
 
 
 @app.command()
-def verify(device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu") -> None:
-    """Check the row keys' promises on this machine and print a table."""
+def verify(
+    device: Annotated[str, typer.Option(help="Where the row keys are checked: cpu or cuda.")] = "cpu",
+    full: Annotated[
+        bool, typer.Option("--full", help="Run every cell of the matrix, and not only all pairs of its axes.")
+    ] = False,
+) -> None:
+    """Check the row keys' promises, then that every way to compute audio gives the same, and print both."""
+    from voxradix.cli.matrix import run_matrix
     from voxradix.cli.verify import run_verify
 
-    if not run_verify(device):
+    checked, equal = run_verify(device), run_matrix(full)
+    if not (checked and equal):
         raise typer.Exit(1)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from enum import StrEnum
 from itertools import combinations, product
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 
 class Key(StrEnum):
@@ -33,7 +34,7 @@ class Lookahead(StrEnum):
 
 
 class Cache(StrEnum):
-    """What the engine has cached: nothing yet, the same requests, requests that went on from them, or never anything."""
+    """What the engine has cached: nothing yet, the same requests, some that went on from them, or never anything."""
 
     COLD = "cold"
     TWIN = "twin"
@@ -98,7 +99,7 @@ class Cell:
         return "  ".join(value.ljust(width) for value, width in zip(astuple(self), WIDTHS, strict=True))
 
 
-AXES: dict[str, tuple[StrEnum, ...]] = {name: tuple(axis) for name, axis in get_type_hints(Cell).items()}
+AXES: dict[str, tuple[Any, ...]] = {name: tuple(axis) for name, axis in get_type_hints(Cell).items()}
 """The values of each axis, in the order of a cell's fields."""
 
 WIDTHS = tuple(max(len(text) for text in (name, *axis)) for name, axis in AXES.items())
@@ -124,7 +125,7 @@ def covering_array(sizes: Sequence[int]) -> list[tuple[int, ...]]:
     """Rows of values ``0 .. size - 1`` in which all pairs of values of all pairs of columns occur.
 
     Greedy: each row begins with the first pair still missing, and every other column then takes the value that meets
-    the most missing ones, the lowest of equals.
+    the most missing ones; of equals the one used least, and of those the lowest.
     """
     missing = {
         ((a, left), (b, right)): None
@@ -133,14 +134,18 @@ def covering_array(sizes: Sequence[int]) -> list[tuple[int, ...]]:
         for right in range(sizes[b])
     }
 
-    def met(row: dict[int, int], column: int, value: int) -> int:
-        return sum(tuple(sorted((item, (column, value)))) in missing for item in row.items())
+    used: Counter[tuple[int, int]] = Counter()
+
+    def worth(row: dict[int, int], item: tuple[int, int]) -> tuple[int, int]:
+        return sum(tuple(sorted((item, other))) in missing for other in row.items()), -used[item]
 
     rows: list[tuple[int, ...]] = []
     while missing:
         row = dict(next(iter(missing)))
-        for column in (column for column in range(len(sizes)) if column not in row):
-            row[column] = max(range(sizes[column]), key=lambda value, at=column: met(row, at, value))  # type: ignore[misc]
+        for column, size in enumerate(sizes):
+            if column not in row:
+                row[column] = max(range(size), key=lambda value: worth(row, (column, value)))
+        used.update(row.items())
         for pair in combinations(sorted(row.items()), 2):
             missing.pop(pair, None)
         rows.append(tuple(value for _, value in sorted(row.items())))

@@ -75,12 +75,15 @@ class Matrix:
                     engine.retract(request)
         strangers.leave()
         assert engine.occupancy().held == 0, f"rows are held when all have ended: {engine.occupancy()}"
+        graphs = engine._loop._runner._graphs
+        if cell.step is Step.GRAPH and cell.key is not Key.BLAKE2B:  # a hash on the host cannot be captured
+            assert graphs.enabled, "a decode step could not be captured"
         return Outcome(
             cell,
             self._differences(cell.key, cases, [observer.observed(request) for request in requests]),
             reused=sum(request.result().reused_rows for request in requests),
             retractions=sum(request.retractions for request in requests),
-            graphs=len(engine._runner._graphs),
+            graphs=len(graphs),
         )
 
     def _warm(self, engine: Engine, cache: Cache, cases: list[Case]) -> None:
@@ -99,9 +102,11 @@ class Matrix:
             alone = self._reference.of(case)
             ids = expected_ids(key, alone.rows, self.voice.model.layout)
             for difference in (
-                first_difference(Part.KV, number, alone.kv, cell.kv, -case.prompt_rows),
                 first_difference(Part.CODES, number, alone.rows, cell.rows),
                 first_difference(Part.NEXT_IDS, number, ids[:, None], cell.ids[:, None]),
+                first_difference(
+                    Part.KV, number, alone.kv[: max(len(cell.kv), case.prompt_rows)], cell.kv, -case.prompt_rows
+                ),
             ):
                 if difference is not None:
                     found[difference.part] = min(found.get(difference.part, difference), difference, key=_when)
@@ -123,8 +128,9 @@ def expected_ids(key: Key, rows: Tensor, layout: RowLayout) -> Tensor:
     return row_keys(rows, layout, row_hash=raw_hash(key, layout) or row_hash)
 
 
-def _when(difference: Difference) -> int:
-    return difference.frame
+def _when(difference: Difference) -> tuple[int, int, int]:
+    """The order of differences: a frame's codes come before its id, and both before its keys and values."""
+    return difference.frame, list(Part).index(difference.part), difference.request
 
 
 @contextmanager

@@ -20,7 +20,7 @@ class Observed:
     Attributes:
         rows: int64 [F, C], its frames.
         ids: int64 [F], the ids that were published for it.
-        kv: float32 [R, W], one layer's keys and values of its first R rows, as last seen before it ended.
+        kv: float32 [R, W], one layer's keys and values of its first R rows, each as last seen.
     """
 
     rows: Tensor
@@ -35,7 +35,6 @@ class Observer:
         """Nothing is seen yet of ``requests``, which wait in ``engine``."""
         self._engine = engine
         self._requests = requests
-        self._ids: dict[Request, list[int]] = {request: [] for request in requests}
         self._kv: dict[Request, Tensor] = {}
         self._steps = 0
 
@@ -57,22 +56,22 @@ class Observer:
         self._engine.check()
         where = self._engine.occupancy()
         assert where.free + where.cached + where.held == self._engine.pool_rows, f"the pool does not add up: {where}"
-        for request, key in zip(report.requests, report.next_ids.tolist(), strict=True):
-            if request in self._ids:
-                self._ids[request].append(key)
         for number, request in enumerate(self._requests):
             assert request.finish is not Finish.ERROR, f"request {number} failed: {request.error}"
             if request.written:
-                self._kv[request] = _written(self._engine, request)
-        return [request for request in report.gained if request in self._ids]
+                now = _written(self._engine, request)
+                before = self._kv.get(request, now)
+                self._kv[request] = torch.cat((now, before[len(now) :]))  # a resumed request may end in mid-prefill
+        return [request for request in report.gained if request in self._requests]
 
     def observed(self, request: Request) -> Observed:
         """What a request that has ended has shown."""
-        return Observed(request.result().rows, torch.tensor(self._ids[request]), self._kv[request])
+        ids = request.chain.keys[request.prompt.shape[0] :]  # a retraction may settle a step that no report tells of
+        return Observed(request.result().rows, torch.tensor(ids.tolist()), self._kv[request])
 
 
 def _written(engine: Engine, request: Request) -> Tensor:
     """The last layer's keys and values of a request's written rows: it has all layers below in it."""
-    kv = engine._runner._kv
+    kv = engine._loop._runner._kv
     slots = request.slots[: request.written]
     return torch.cat([kv.keys[-1][:, slots], kv.values[-1][:, slots]]).transpose(0, 1).flatten(1)

@@ -73,7 +73,7 @@ class Outcome:
     def __str__(self) -> str:
         """The cell and its result in one line."""
         if self.equal:
-            return f"{self.cell}  equal"
+            return f"{self.cell}  equal; reused {self.reused}, retracted {self.retractions}, captured {self.graphs}"
         if self.error is not None:
             return f"{self.cell}  FAIL: {self.error}"
         also = "".join(f"; {other.part} differ too" for other in self.differences[1:])
