@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from voxradix.engine.door import whole_number
 from voxradix.engine.request import Result
+from voxradix.engine.take_file import load_take, save_take
 from voxradix.errors import VoxradixError
 from voxradix.piece import Piece
 from voxradix.rows import RowLayout
@@ -141,16 +142,13 @@ class Take:
 
         Raises `VoxradixError` when it cannot be written.
         """
-        from voxradix.engine.take_file import save_take
-
-        save_take(self, Path(path))
+        names = (each.name for each in fields(self) if each.name != "results")
+        save_take(Path(path), {name: getattr(self, name) for name in names})
 
     @classmethod
     def load(cls, path: str | Path) -> Take:
         """Read a take from a file. Raises `VoxradixError` that names what is wrong with it."""
-        from voxradix.engine.take_file import load_take
-
-        return load_take(Path(path))
+        return cls(**load_take(Path(path)))
 
 
 @dataclass(frozen=True, slots=True)

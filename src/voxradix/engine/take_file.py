@@ -15,7 +15,6 @@ from torch import Tensor
 
 from voxradix.audio import write_file
 from voxradix.engine.request import Finish
-from voxradix.engine.take import Take
 from voxradix.errors import VoxradixError
 from voxradix.piece import End, Piece
 from voxradix.rows import EndRule, RowLayout
@@ -32,45 +31,43 @@ VERSION = 1
 """Raised whenever a file of the new kind could be misread by the old reader."""
 
 
-def save_take(take: Take, path: Path) -> None:
-    """Write a take, whole or not at all. Raises `VoxradixError` when it cannot be written."""
-    about = {
+def save_take(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a take, given as the values of its fields, whole or not at all.
+
+    Raises `VoxradixError` when it cannot be written.
+    """
+    layout, pieces = values["layout"], values["pieces"]
+    about = dict(values) | {
         "format": FORMAT,
         "version": VERSION,
-        "voice": take.voice,
-        "model": take.model,
-        "layout": asdict(take.layout) | {"end_rule": take.layout.end_rule.name},
-        "frame_rate": take.frame_rate,
-        "pieces": [{"text": p.text, "frames": len(p.rows), "end": p.end.value} for p in take.pieces],
-        "unsaid": list(take.unsaid),
-        "seed": take.seed,
-        "sampling": asdict(take.sampling),
-        "finish": take.finish,
-        "error": take.error,
+        "layout": asdict(layout) | {"end_rule": layout.end_rule.name},
+        "pieces": [{"text": p.text, "frames": len(p.rows), "end": p.end.value} for p in pieces],
+        "sampling": asdict(values["sampling"]),
     }
+    rows = np.concatenate([np.empty((0, layout.columns), dtype=np.int64), *(p.rows.numpy() for p in pieces)])
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, about=np.array(json.dumps(about)), rows=take.rows.numpy())
+    np.savez_compressed(buffer, about=np.array(json.dumps(about)), rows=rows)
     write_file(path, buffer.getvalue())
 
 
-def load_take(path: Path) -> Take:
-    """Read a take. Raises `VoxradixError` that names the file and what is wrong with it."""
+def load_take(path: Path) -> dict[str, Any]:
+    """Read a take: the values of its fields. Raises `VoxradixError` that names the file and what is wrong with it."""
     about, rows = _read(path)
     try:
         layout = _layout(about["layout"])
         layout.check(rows)
-        return Take(
-            voice=_is(str, about["voice"]),
-            model=_is(str, about["model"]),
-            layout=layout,
-            frame_rate=_positive(about["frame_rate"]),
-            pieces=_pieces(about["pieces"], rows.to(torch.int64)),
-            unsaid=tuple(_is(str, text) for text in _is(list, about["unsaid"])),
-            seed=_seed(about["seed"]),
-            sampling=_sampling(about["sampling"]),
-            finish=Finish(about["finish"]).value,
-            error=None if about["error"] is None else _is(str, about["error"]),
-        )
+        return {
+            "voice": _is(str, about["voice"]),
+            "model": _is(str, about["model"]),
+            "layout": layout,
+            "frame_rate": _positive(about["frame_rate"]),
+            "pieces": _pieces(about["pieces"], rows.to(torch.int64)),
+            "unsaid": tuple(_is(str, text) for text in _is(list, about["unsaid"])),
+            "seed": _seed(about["seed"]),
+            "sampling": _sampling(about["sampling"]),
+            "finish": Finish(about["finish"]).value,
+            "error": None if about["error"] is None else _is(str, about["error"]),
+        }
     except KeyError as error:
         raise VoxradixError(f"{path} is a damaged take: {error} is missing") from None
     except (TypeError, ValueError) as error:
