@@ -11,9 +11,9 @@ from torch import Tensor
 
 from tests.requests import FRAMES, PENALISED, SEEDED, WAYS, finish, patch_frames, prompts, undisturbed
 from voxradix import GREEDY, Draw, Engine, Sampling
-from voxradix.engine import Request, State
+from voxradix.engine import Request, State, StepReport
 from voxradix.engine.loop import StepLoop
-from voxradix.engine.runner import StepRunner
+from voxradix.engine.runner import StepOutput, StepRunner
 from voxradix.engine.scheduler import Scheduler
 from voxradix.models.moss_local import Frames
 from voxradix.voice import Voice
@@ -223,3 +223,62 @@ def test_a_row_that_is_not_finite_ends_its_request_alone(endless: Voice, monkeyp
     assert [request.finish for request in requests] == ["length", "error", "length"]
     assert torch.equal(made[0], expected[0]) and torch.equal(made[2], expected[2])
     assert torch.equal(made[1], expected[1][: len(made[1])]) and len(made[1]) < 12
+
+
+def test_a_key_pressed_twice_leaves_nobody_a_step_ahead(endless: Voice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second press comes while the first is dealt with."""
+    batch = prompts(3)
+    engine = ahead(endless, pool_rows=300)
+    first = [engine.submit(p, sampling=SEEDED, seed=i, max_frames=10) for i, p in enumerate(batch)]
+    for _ in range(4):
+        engine.step()
+
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StepLoop, "_resolve", pressed)
+        patched.setattr(StepRunner, "settle", pressed)
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                engine.step()
+    assert all(request.finish == "error" for request in first)
+    again = [engine.submit(p, sampling=SEEDED, seed=i, max_frames=10) for i, p in enumerate(batch)]
+    for i, made in enumerate(finish(engine, again)):
+        assert torch.equal(made, undisturbed(endless, batch[i], SEEDED, seed=i, frames=10))
+
+
+@pytest.mark.parametrize("lookahead", [False, True])
+def test_a_request_that_leaves_in_the_middle_of_a_step_is_ended_after_it(
+    endless: Voice, monkeypatch: pytest.MonkeyPatch, lookahead: bool
+) -> None:
+    batch = prompts(2)
+    engine = Engine(endless, pool_rows=300, lookahead=lookahead)
+    stays, leaves = (engine.submit(p, sampling=SEEDED, seed=i, max_frames=12) for i, p in enumerate(batch))
+    resolve = StepLoop._resolve
+    calls = 0
+
+    def leaving(loop: StepLoop, output: StepOutput) -> StepReport:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            engine.abort(leaves)
+        return resolve(loop, output)
+
+    monkeypatch.setattr(StepLoop, "_resolve", leaving)
+    made = finish(engine, [stays, leaves])
+    assert leaves.finish == "aborted" and len(made[1]) in (5, 6)
+    assert torch.equal(made[0], undisturbed(endless, batch[0], SEEDED, seed=0, frames=12))
+
+
+def test_every_frame_is_told_although_a_callback_lets_the_flight_land(endless: Voice) -> None:
+    engine = ahead(endless, pool_rows=300)
+    told: list[Tensor] = []
+    request = engine.submit(prompts(1)[0], sampling=SEEDED, seed=5, max_frames=9)
+
+    def retracting(row: Tensor) -> None:
+        told.append(row)
+        engine.retract(request)
+
+    result = engine.run([request], retracting)[0]
+    assert torch.equal(torch.stack(told), result.rows) and len(told) == 9

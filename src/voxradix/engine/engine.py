@@ -139,8 +139,7 @@ class Engine:
         if request.state is State.FINISHED:
             return
         self._require_own(request)
-        self._loop.drain()
-        self._scheduler.leave(request)
+        self._loop.leave(request)
 
     def run(self, requests: Sequence[Request], on_frame: FrameCallback | None = None) -> list[Result]:
         """Step until all of ``requests`` have ended. Should the caller break off, they are aborted."""
@@ -148,14 +147,15 @@ class Engine:
         for request in requests:
             self._require_own(request)
         try:
-            while any(request.state is not State.FINISHED for request in requests):
+            while any(
+                request.state is not State.FINISHED or told[request] < len(request.frames) for request in requests
+            ):
                 self.step()
-                if on_frame is None:
-                    continue
                 for request in requests:
                     while told[request] < len(request.frames):
                         told[request] += 1
-                        on_frame(request.frames[told[request] - 1].clone())
+                        if on_frame is not None:
+                            on_frame(request.frames[told[request] - 1].clone())
         finally:
             for request in requests:
                 self.abort(request)

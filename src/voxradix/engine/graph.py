@@ -22,6 +22,10 @@ PATIENCE = {"cpu": 64, "cuda": 3}
 steps; on CUDA they warm the kernels up."""
 
 
+MOST_GRAPHS = 32
+"""Captured shapes kept at a time: each keeps the tensors of its step."""
+
+
 class Graph(Protocol):
     """A captured step."""
 
@@ -89,6 +93,9 @@ class StepGraphs:
             self._runs[shape] += 1
             if self._runs[shape] <= PATIENCE[self._device.type]:
                 return None
+            if len(self._graphs) == MOST_GRAPHS:
+                oldest = next(iter(self._graphs))
+                del self._graphs[oldest], self._runs[oldest]
             try:
                 self._graphs[shape] = self._capture(shape)
             except Exception as error:

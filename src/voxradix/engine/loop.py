@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import get_ident
 
 import torch
 from torch import Tensor
@@ -46,12 +47,37 @@ class StepLoop:
         self._lookahead = lookahead
         self._flight: Flight | None = None
         self._reports: deque[StepReport] = deque()
+        self._stepping = False
+        self._thread = get_ident()
+        self._leaving: deque[Request] = deque()
 
     def step(self) -> StepReport | None:
         """Advance every active request by a chunk or a frame (see `Engine.step`)."""
         if self._reports:
             return self._reports.popleft()
+        self._thread, self._stepping = get_ident(), True
+        try:
+            return self._step()
+        finally:
+            self._stepping = False
+            while self._leaving:
+                self.leave(self._leaving.popleft())
+
+    def leave(self, request: Request) -> None:
+        """End a request that its caller does not want any more, once what is in flight has landed.
+
+        In the middle of a step, or in another thread than its own (a stream that is collected as garbage may be
+        closed anywhere), the request is ended after that step.
+        """
+        if self._stepping or get_ident() != self._thread:
+            self._leaving.append(request)
+        else:
+            self.drain()
+            self._scheduler.leave(request)
+
+    def _step(self) -> StepReport | None:
         if self._flight is None:
+            self._runner.settle()  # a step that was broken off may still be running
             plan = self._scheduler.plan()
             if not plan:
                 return None
@@ -78,7 +104,6 @@ class StepLoop:
             yield
         except BaseException as error:
             self._flight = None
-            self._runner.settle()
             for request in [*(chunk.request for chunk in plan.prefill), *plan.decode]:
                 if request.state is not State.FINISHED:
                     self._scheduler.finish(request, Finish.ERROR, f"the step was broken off by {type(error).__name__}")

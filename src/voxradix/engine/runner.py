@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor
+from concurrent.futures import Executor, wait
 from dataclasses import dataclass
 
 import torch
@@ -97,6 +97,7 @@ class StepRunner:
         self._kv = model.kv_store(slots)
         self._publish = publish
         self._worker = worker
+        self.settle()  # the worker's one thread is up before anything can break off its start
         self._state = StatePool(model, seats, min(slots, model.config.backbone.positions), self._kv.null)
         rows = torch.empty(0, model.layout.columns, dtype=torch.int64)
         self._nothing = Made(rows, pack_rows_unchecked(rows, model.layout), rows[:, 0])
@@ -121,7 +122,7 @@ class StepRunner:
     def settle(self) -> None:
         """Wait until nothing that was launched is running any more."""
         if self._worker is not None:
-            self._worker.submit(lambda: None).result()
+            wait([self._worker.submit(lambda: None)])
 
     def _decided(self, requests: list[Request]) -> _Decode | None:
         seats = self._state.seat(requests)

@@ -94,7 +94,8 @@ class Speaking:
 
         ``on_frame`` is called with each frame that is new. Returns whether there is more to come.
         """
-        for frame in self.request.frames[self._taken :]:
+        while self._taken < len(self.request.frames):  # a callback may bring more
+            frame = self.request.frames[self._taken]
             self._taken += 1
             self.frames.append(frame)
             if on_frame is not None:

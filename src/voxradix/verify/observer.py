@@ -67,7 +67,7 @@ class Observer:
     def observed(self, request: Request) -> Observed:
         """What a request that has ended has shown."""
         ids = request.chain.keys[request.prompt.shape[0] :]  # a retraction may settle a step that no report tells of
-        return Observed(request.result().rows, torch.tensor(ids.tolist()), self._kv[request])
+        return Observed(request.result().rows, torch.tensor(ids.tolist()), self._kv.get(request, torch.empty(0, 0)))
 
 
 def _written(engine: Engine, request: Request) -> Tensor:
