@@ -86,9 +86,8 @@ class WordsFrontEnd:
         if length(text) <= (self._reach.part if behind else self._reach.line):
             return [text]
         if any(length(word) > self._reach.part for word in text.split()):
-            text = " ".join(self._line(text, [])).replace(
-                f" {_PAUSE}", _PAUSE
-            )  # a long figure, cut, would be read as others are
+            # a long figure, cut, would be read as other figures: its words are split instead
+            text = " ".join(self._line(text, [])).replace(f" {_PAUSE}", _PAUSE)
         return split_text(text, length, self._reach.part)
 
     def cut(self, behind: Sequence[Piece], piece: Piece, frames: int) -> Piece:
