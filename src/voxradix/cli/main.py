@@ -10,6 +10,19 @@ from typing import Annotated
 import typer
 
 from voxradix import __version__
+from voxradix.cli.choice import (
+    CodecOption,
+    DeviceOption,
+    DtypeOption,
+    MaxRowsOption,
+    MemoryOption,
+    ModelChoice,
+    ModelOption,
+    OfflineOption,
+    RevisionOption,
+    TrustOption,
+    VoiceOption,
+)
 from voxradix.cli.terminal import say
 from voxradix.errors import VoxradixError
 
@@ -49,8 +62,25 @@ def speak(
         ),
     ] = None,
     text_file: Annotated[Path | None, typer.Option(help="Speak each line of a file, all in one batch.")] = None,
-    voice: Annotated[str | None, typer.Option(help="Name of a bundled voice [default: numbers].")] = None,
-    model: Annotated[Path | None, typer.Option(help="Checkpoint directory, instead of a bundled voice.")] = None,
+    voice: VoiceOption = None,
+    model: ModelOption = None,
+    revision: RevisionOption = None,
+    offline: OfflineOption = False,
+    codec: CodecOption = None,
+    trust_remote_code: TrustOption = False,
+    device: DeviceOption = None,
+    dtype: DtypeOption = None,
+    max_rows: MaxRowsOption = None,
+    memory: MemoryOption = None,
+    language: Annotated[str | None, typer.Option(help="Language of the text, such as English.")] = None,
+    instruction: Annotated[str | None, typer.Option(help="How to speak, in words.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Wished number of frames, 12.5 a second.", min=1)] = None,
+    quality: Annotated[str | None, typer.Option(help="Quality of the recording, in words.")] = None,
+    sound_event: Annotated[str | None, typer.Option(help="Sounds to be heard, in words.")] = None,
+    ambient_sound: Annotated[str | None, typer.Option(help="The background, in words.")] = None,
+    reference: Annotated[
+        list[Path] | None, typer.Option(help="A recording whose voice to take; may be given again.")
+    ] = None,
     after: Annotated[
         str | None,
         typer.Option(
@@ -103,11 +133,11 @@ def speak(
         text_lines,
         use_threads,
     )
-    from voxradix.engine import Branch
-    from voxradix.voice import load_voice
+    from voxradix.engine import Branch, Engine
+    from voxradix.models.moss_local import Details
 
-    if model is not None and voice is not None:
-        raise VoxradixError(f"--model {model} and --voice {voice} exclude each other; give one")
+    choice = ModelChoice(voice, model, revision, offline, codec, trust_remote_code, device, dtype, max_rows, memory)
+    details = Details(language, instruction, tokens, quality, sound_event, ambient_sound)
     if text is not None and text_file is not None:
         raise VoxradixError("give either a text to speak or --text-file, not both")
     if text is None and text_file is None and after is None:
@@ -120,7 +150,7 @@ def speak(
         raise VoxradixError("--after, --save and --takes are for one text, not for --text-file")
     else:
         lines = text_lines(text_file, output or Path("speech"))
-    loaded = load_voice(model if model is not None else voice or "numbers")
+    loaded, rows = choice.load()
     sampling = chosen_sampling(
         loaded.sampling if source is None else (source.take if isinstance(source, Branch) else source).sampling,
         codes={"temperature": temperature, "top_p": top_p, "top_k": top_k},
@@ -128,7 +158,16 @@ def speak(
         repetition_penalty=repetition_penalty,
     )
     use_threads(threads, loaded.model)
-    if not speak_lines(lines, loaded, sampling=sampling, seed=seed, max_frames=max_frames):
+    spoken = speak_lines(
+        lines,
+        Engine(loaded, pool_rows=rows),
+        sampling=sampling,
+        seed=seed,
+        max_frames=max_frames,
+        details=details if details.given() else None,
+        references=[loaded.reference(path) for path in reference] if reference else None,
+    )
+    if not spoken:
         raise typer.Exit(1)
 
 

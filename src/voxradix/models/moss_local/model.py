@@ -55,9 +55,7 @@ class MossLocal:
         return self._backbone(self.embed(rows), place, kv)
 
 
-def load(
-    directory: str | Path, *, device: torch.device | None = None, dtype: torch.dtype = torch.float32
-) -> MossLocal:
+def load(directory: str | Path, *, device: torch.device | None = None, dtype: torch.dtype = torch.float32) -> MossLocal:
     """Load a checkpoint directory in the released format, whatever of float32, bfloat16 and float16 it holds.
 
     Raises `VoxradixError` naming the file, field or tensor that is missing or wrong. A tensor that no part of the model
