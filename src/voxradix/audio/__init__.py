@@ -1,6 +1,21 @@
-"""Audio: codecs that turn codes into a waveform, and WAV files."""
+"""Audio: codecs that turn codes into a waveform and back, recordings, and WAV files."""
 
-from voxradix.audio.codec import Codec, CodecStream, load_codec
+from voxradix.audio.codec import Codec, CodecStream
+from voxradix.audio.loading import load_codec
+from voxradix.audio.moss import MossCodec
+from voxradix.audio.moss_loading import load_moss_codec
+from voxradix.audio.recording import Recording, read_recording
 from voxradix.audio.wav import check_writable, wav_bytes, write_file
 
-__all__ = ["Codec", "CodecStream", "check_writable", "load_codec", "wav_bytes", "write_file"]
+__all__ = [
+    "Codec",
+    "CodecStream",
+    "MossCodec",
+    "Recording",
+    "check_writable",
+    "load_codec",
+    "load_moss_codec",
+    "read_recording",
+    "wav_bytes",
+    "write_file",
+]
