@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def write_tokenizer(path: Path) -> None:
         "byte_fallback": False,
         "ignore_merges": False,
         "vocab": {written(token): rank for token, rank in ranks.items()},
-        "merges": [[written(left), written(right)] for left, right in map(lambda t: _halves(t, ranks), ranks) if left],
+        "merges": [[written(part) for part in halves] for token in ranks if (halves := _halves(token, ranks))],
     }
     tokenizer = {
         "version": "1.0",
@@ -80,15 +81,15 @@ def write_tokenizer(path: Path) -> None:
     path.write_text(json.dumps(tokenizer), encoding="utf-8")
 
 
-def _halves(token: bytes, ranks: dict[bytes, int]) -> tuple[bytes, bytes]:
-    """The pair whose merging makes a token: what is left when only tokens of lower rank are merged."""
+def _halves(token: bytes, ranks: dict[bytes, int]) -> list[bytes]:
+    """The pair whose merging makes a token, what is left when only tokens of lower rank are merged; none for a byte."""
     parts = [bytes([byte]) for byte in token]
     while len(parts) > 2:
-        pairs = [ranks.get(a + b, len(ranks)) for a, b in zip(parts, parts[1:], strict=False)]
+        pairs = [ranks.get(a + b, len(ranks)) for a, b in pairwise(parts)]
         at = min(range(len(pairs)), key=pairs.__getitem__)
         assert pairs[at] < ranks[token]
         parts[at : at + 2] = [parts[at] + parts[at + 1]]
-    return (parts[0], parts[1]) if len(parts) == 2 else (b"", b"")
+    return parts if len(parts) == 2 else []
 
 
 def _letters() -> dict[int, str]:

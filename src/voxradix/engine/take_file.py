@@ -50,13 +50,10 @@ def save_take(path: Path, values: Mapping[str, Any]) -> None:
         "details": values["details"].given(),
         "references": [len(codes) for codes in values["references"]],
     }
-    held = {
-        "about": np.array(json.dumps(about)),
-        "rows": _joined([piece.rows for piece in pieces], layout),
-        "references": _joined([F.pad(codes, (1, 0)) for codes in values["references"]], layout),
-    }
+    rows = _joined([piece.rows for piece in pieces], layout)
+    references = _joined([F.pad(codes, (1, 0)) for codes in values["references"]], layout)
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, **held)
+    np.savez_compressed(buffer, about=np.array(json.dumps(about)), rows=rows, references=references)
     write_file(path, buffer.getvalue())
 
 
@@ -108,18 +105,19 @@ def _read(path: Path) -> tuple[dict[str, Any], Tensor, Tensor]:
                 raise VoxradixError(
                     f"{path} is a take of version {about.get('version')!r}; this release reads 1 and {VERSION}"
                 )
-            counts = {"rows": [piece["frames"] for piece in about["pieces"]]}
             if about["version"] == 1:
                 about |= {"details": {}, "references": []}
-            else:
-                counts["references"] = about["references"]
-            for name, parts in counts.items():  # known before they are unpacked
-                said = sum(parts) * len(about["layout"]["bounds"])
+            pieces = [piece["frames"] for piece in about["pieces"]]
+            held = {"rows": ("pieces", pieces)}
+            if about["version"] != 1:
+                held["references"] = ("references", about["references"])
+            for name, (what, counts) in held.items():  # known before they are unpacked
+                said = sum(counts) * len(about["layout"]["bounds"])
                 if sizes[f"{name}.npy"] > 8 * said + _HEADER:
                     raise VoxradixError(
-                        f"{path} is a damaged take: its {name} are said to be {said} numbers, but more are packed"
+                        f"{path} is a damaged take: its {what} have {said} numbers, but more are packed"
                     )
-            arrays = {name: torch.from_numpy(archive[name]) for name in counts}
+            arrays = {name: torch.from_numpy(archive[name]) for name in held}
             rows = arrays["rows"]
             references = arrays.get("references", rows[:0])
     except FileNotFoundError:
