@@ -319,6 +319,15 @@ def test_a_class_from_elsewhere_is_refused(directory: Path) -> None:
         load_moss_codec(directory, codebooks=CODEBOOKS)
 
 
+def test_a_codec_that_says_less_of_itself_is_refused(directory: Path) -> None:
+    config = directory / "config.json"
+    config.write_text(config.read_text().replace("number_channels", "ears"))
+    code = directory / "modeling_stand_in.py"
+    code.write_text(code.read_text().replace("number_channels", "ears"))
+    with pytest.raises(VoxradixError, match="lacks 'number_channels'"):
+        load_moss_codec(directory, codebooks=CODEBOOKS, trust_remote_code=True)
+
+
 def test_errors_of_the_directorys_code_are_told(directory: Path) -> None:
     code = directory / "modeling_stand_in.py"
     code.write_text(code.read_text().replace("def batch_encode", "def other_encode"))

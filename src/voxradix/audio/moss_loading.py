@@ -13,6 +13,7 @@ from voxradix.errors import VoxradixError
 from voxradix.files import read_json
 
 _INTERFACE = ("decode", "batch_encode", "streaming", "_set_streaming_exec_mask", "_decode_frame")
+_SETTINGS = ("sampling_rate", "downsample_rate", "number_channels", "quantizer_kwargs")
 
 
 def load_moss_codec(
@@ -51,7 +52,9 @@ def load_moss_codec(
         )
     except Exception as error:  # the directory's code may raise anything
         raise VoxradixError(f"the codec in {directory} cannot be loaded: {_first_line(error)}") from error
-    if missing := [name for name in _INTERFACE if not hasattr(model, name)]:
+    missing = [name for name in _INTERFACE if not hasattr(model, name)]
+    missing += [name for name in _SETTINGS if not hasattr(config, name)]
+    if missing:
         raise VoxradixError(f"{reference} in {directory} lacks {missing[0]!r}; it is no MOSS-Audio-Tokenizer-v2")
     _check_whole(directory, model)
     return MossCodec(model.eval().requires_grad_(False).to(device), codebooks, slots=slots)
