@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from tests import checkpoints
 from tests.qwen import ADDED, write_tokenizer
 from tests.test_moss_codec import STAND_IN, weights
-from voxradix import Engine, Take, VoxradixError
+from voxradix import Engine, Take, VoxradixError, hub
 from voxradix.checkpoint import find_checkpoint
 from voxradix.models.moss_local import Details, MemoryPlan, MossLocal, prompt_rows, read_config
 from voxradix.models.moss_local.weights import Outline
@@ -145,11 +146,17 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small checkpoint with the released ids, the released tokenizer, and a codec beside it."""
     directory = checkpoints.write(tmp_path_factory.mktemp("small") / "moss", SIZES)
     write_tokenizer(directory / "tokenizer.json")
+    (directory / "generation_config.json").write_text('{"text_temperature": 0}')  # so that it never stops by itself
     config = json.loads((directory / "config.json").read_text())
     (directory / "config.json").write_text(json.dumps(config | IDS | {"audio_tokenizer_name_or_path": "codec"}))
     shutil.copytree(STAND_IN, directory / "codec", ignore=shutil.ignore_patterns("__pycache__"))
     save_file(weights(), directory / "codec" / "model.safetensors", metadata={"format": "pt"})
     return directory
+
+
+@pytest.fixture(scope="module")
+def voice(directory: Path) -> Voice:
+    return load_voice(directory)
 
 
 @pytest.fixture
@@ -176,8 +183,7 @@ def test_prompts_are_the_public_processors_to_the_row(case: dict[str, object], d
 
 
 @pytest.mark.parametrize("word", ADDED.values())
-def test_the_string_of_a_special_token_in_a_text_is_text(word: str, directory: Path) -> None:
-    voice = load_voice(directory)
+def test_the_string_of_a_special_token_in_a_text_is_text(word: str, voice: Voice) -> None:
     rows = voice.prompt(f"a{word}b", details=Details(language=word, instruction=f"x {word}"))
     plain = voice.prompt("ab")
     for number in ADDED:
@@ -186,17 +192,16 @@ def test_the_string_of_a_special_token_in_a_text_is_text(word: str, directory: P
     assert voice.checkpoint.tokenizer.decode(spelled.ids) == f"a{word}b"
 
 
-def test_pauses_and_blanks_stand_in_the_text_untouched(directory: Path) -> None:
-    voice = load_voice(directory)
+def test_pauses_and_blanks_stand_in_the_text_untouched(voice: Voice) -> None:
     text = "  one [pause 3.2s] two\n"
     ids = voice.checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
     column = voice.prompt(text)[:, 0].tolist()
     assert any(column[i : i + len(ids)] == ids for i in range(len(column)))
 
 
-def test_text_that_is_no_unicode_is_refused(directory: Path) -> None:
+def test_text_that_is_no_unicode_is_refused(voice: Voice) -> None:
     with pytest.raises(VoxradixError, match="half of a surrogate pair"):
-        load_voice(directory).prompt("a\ud800b")
+        voice.prompt("a\ud800b")
 
 
 def test_a_reference_recording_stands_in_the_prompt_and_a_continuation_keeps_the_details(
@@ -216,18 +221,17 @@ def test_a_reference_recording_stands_in_the_prompt_and_a_continuation_keeps_the
     assert loaded.details == details and torch.equal(loaded.references[0], codes)
     again = engine.speak(after=loaded.at(frames=2), seed=1, max_frames=3)
     assert torch.equal(again.rows, take.rows)
-    more = engine.speak("More.", after=loaded, max_frames=3)
+    more = engine.speak("More.", after=loaded.at(frames=4, said="Hello."), max_frames=3)
     assert more.details == Details(language="English")
-    expected = trusting.prompt("More.", loaded.pieces, details=Details(language="English"))
-    assert more.prompt_rows == len(expected) and not (expected[:, 0] == IDS["audio_user_slot_token_id"]).any()
+    expected = trusting.prompt("More.", more.pieces[:1], details=Details(language="English"))
+    assert more.prompt_rows == len(expected)
+    assert IDS["audio_user_slot_token_id"] not in expected[:, 0].tolist()
 
 
-def test_a_wished_length_covers_the_audio_behind_and_is_for_one_text(directory: Path) -> None:
-    voice = load_voice(directory)
+def test_a_wished_length_covers_the_audio_behind_and_is_for_one_text(voice: Voice) -> None:
     engine = Engine(voice, pool_rows=3000)
     take = engine.speak("one", max_frames=7)
     wished = voice.prompt("two", take.pieces, details=Details(tokens=20))
-    assert torch.equal(wished[:, 0], voice.prompt("two", take.pieces, details=Details(tokens=20))[:, 0])
     expected = prompt_rows(
         "one two",
         config=voice.model.config,
@@ -283,6 +287,80 @@ def test_half_precision_keeps_one_seed_one_waveform(tmp_path: Path) -> None:
         assert all(torch.equal(a, b.rows) for a, b in zip(alone, together, strict=True))
     whole = Engine(load_voice(source), pool_rows=100)
     assert torch.equal(whole.generate(prompts[0], seed=3, max_frames=2).rows[:, 0], alone[0][:2, 0])
+
+
+def test_a_name_on_the_hub_is_fetched_and_its_codec_only_with_the_users_word(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[object, ...]] = []
+
+    def fetch(name: str, patterns: Sequence[str], *, revision: str | None = None, offline: bool = False) -> Path:
+        asked.append((name, patterns, revision, offline))
+        return directory / "codec" if name == "maker/codec" else directory
+
+    monkeypatch.setattr(hub, "fetch", fetch)
+    checkpoint = find_checkpoint("maker/moss", revision="v2", offline=True, codec="maker/codec")
+    assert checkpoint.name == "maker/moss" and checkpoint.directory == directory
+    assert asked == [("maker/moss", hub.MODEL_FILES, "v2", True)]
+    with pytest.raises(VoxradixError, match=r"the codec maker/codec is run by Python code .* --trust-remote-code"):
+        checkpoint.load_codec(torch.device("cpu"))
+    assert len(asked) == 1
+    checkpoint = find_checkpoint("maker/moss", offline=True, codec="maker/codec", trust_remote_code=True)
+    assert checkpoint.load_codec(torch.device("cpu")).codebooks == 4
+    assert asked[-1] == ("maker/codec", hub.CODEC_FILES, None, True)
+    with pytest.raises(VoxradixError, match=r"revision is 'v2', but .* is a directory"):
+        find_checkpoint(directory, revision="v2")
+    with pytest.raises(VoxradixError, match=r"neither a bundled voice .* nor a name on the hub"):
+        find_checkpoint("no such voice")
+
+
+def test_what_a_voice_has_no_place_for_is_refused() -> None:
+    engine = Engine("numbers")
+    with pytest.raises(VoxradixError, match="language is 'English', but the prompt of voice numbers has no place"):
+        engine.speak("one", details=Details(language="English"))
+    with pytest.raises(VoxradixError, match="references is '1 recordings', but the prompt of voice numbers"):
+        engine.speak("one", references=[torch.zeros(3, 12, dtype=torch.int64)])
+    with pytest.raises(VoxradixError, match="voice numbers takes no recordings"):
+        engine.voice.reference(b"")
+    with pytest.raises(VoxradixError, match="tokens is 0; it must be a number of frames"):
+        Details(tokens=0)
+    with pytest.raises(VoxradixError, match="language is 3; it must be text"):
+        Details(language=3)  # type: ignore[arg-type]
+
+
+def test_loading_takes_little_more_memory_than_the_model(tmp_path: Path) -> None:
+    sizes = checkpoints.Sizes(layers=20, hidden=768, inner=2304, heads=6, head_dim=128, codebooks=4, local_inner=768)
+    source = checkpoints.write(tmp_path / "large", sizes)
+    tensors = load_file(source / "model.safetensors")
+    names = sorted(tensors)
+    for part in range(2):
+        save_file({name: tensors[name].to(torch.bfloat16) for name in names[part::2]}, source / f"{part}.safetensors")
+    index = {"weight_map": {name: f"{i % 2}.safetensors" for i, name in enumerate(names)}}
+    (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    (source / "model.safetensors").unlink()
+    for dtype, size in (("float32", 4), ("bfloat16", 2)):
+        done = subprocess.run([sys.executable, "-c", PEAK, str(source), dtype], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        peak, parameters = (int(number) for number in done.stdout.split())
+        print(dtype, peak / (parameters * size))
+        assert peak < 1.1 * parameters * size, (dtype, peak / (parameters * size))
+
+
+PEAK = """
+import sys, torch
+from voxradix.models.moss_local import load
+from voxradix.models.moss_local import random_checkpoint as r
+import tempfile, pathlib
+torch.set_num_threads(1)
+with tempfile.TemporaryDirectory() as small:
+    load(r.write(pathlib.Path(small) / "small", r.Sizes()), dtype=getattr(torch, sys.argv[2]))
+def status(name):
+    return next(int(l.split()[1]) * 1024 for l in open("/proc/self/status") if l.startswith(name))
+open("/proc/self/clear_refs", "w").write("5")
+before = status("VmRSS")
+model = load(sys.argv[1], dtype=getattr(torch, sys.argv[2]))
+print(status("VmHWM") - before, model.parameters)
+"""
 
 
 def test_a_device_or_dtype_that_is_not_there_is_refused() -> None:

@@ -122,6 +122,16 @@ def test_a_file_with_a_wrong_value_is_refused_with_the_value(saved: Path, change
     assert "take.npz" in str(error.value)
 
 
+def test_a_file_of_the_first_version_loads_without_details(take: Take, saved: Path) -> None:
+    def older(held: dict[str, Any]) -> None:
+        held["about"] |= {"version": 1}
+        del held["about"]["details"], held["about"]["references"], held["references"]
+
+    rewrite(saved, older)
+    loaded = Take.load(saved)
+    assert torch.equal(loaded.rows, take.rows) and not loaded.details.given() and loaded.references == ()
+
+
 def test_what_is_no_take_at_all_is_refused(tmp_path: Path, saved: Path) -> None:
     whole = saved.read_bytes()
     for data in (b"", b"hello", whole[: len(whole) // 2], whole[:-30]):

@@ -78,15 +78,17 @@ class _Layer:
         self._mlp_norm = RMSNorm(weights.take(f"{prefix}.post_attention_layernorm.weight", hidden), config.rms_eps)
         self._query_norm = RMSNorm(weights.take(f"{prefix}.self_attn.q_norm.weight", width), config.rms_eps)
         self._key_norm = RMSNorm(weights.take(f"{prefix}.self_attn.k_norm.weight", width), config.rms_eps)
-        sizes = {"q": config.heads, "k": config.kv_heads, "v": config.kv_heads}
-        projections = [
-            weights.take(f"{prefix}.self_attn.{name}_proj.weight", heads * width, hidden)
-            for name, heads in sizes.items()
-        ]
-        self._qkv = Linear(torch.cat(projections))
+
+        def stacked(outputs: dict[str, int]) -> Tensor:
+            """Projections of one input, as one weight; the parts are free again when it is made."""
+            return torch.cat(
+                [weights.take(f"{prefix}.{name}_proj.weight", count, hidden) for name, count in outputs.items()]
+            )
+
+        heads = {"q": config.heads, "k": config.kv_heads, "v": config.kv_heads}
+        self._qkv = Linear(stacked({f"self_attn.{name}": count * width for name, count in heads.items()}))
         self._out = Linear(weights.take(f"{prefix}.self_attn.o_proj.weight", hidden, config.heads * width))
-        gates = [weights.take(f"{prefix}.mlp.{name}_proj.weight", config.inner, hidden) for name in ("gate", "up")]
-        self._gate_up = Linear(torch.cat(gates))
+        self._gate_up = Linear(stacked({"mlp.gate": config.inner, "mlp.up": config.inner}))
         self._down = Linear(weights.take(f"{prefix}.mlp.down_proj.weight", hidden, config.inner))
 
     def __call__(self, x: Tensor, place: Placement, mask: Tensor, rotation: Rotation, kv: KVStore) -> Tensor:
