@@ -333,7 +333,7 @@ def test_what_a_voice_has_no_place_for_is_refused() -> None:
 def test_loading_takes_little_more_memory_than_the_model(dtype: str, tmp_path: Path) -> None:
     """Per byte of the model: what any model takes, such as the library's own pages, falls out of the difference.
 
-    The allocator is told to map these tensors apart, as it does by itself with the released model's, ten times as large.
+    The allocator is told to map these tensors apart, as it does by itself with those of the released model.
     """
     peaks, sizes = [], []
     for layers in (4, 20):
