@@ -264,6 +264,21 @@ def step(
     bench_step(HUNDRED_MILLION, counts, repeats)
 
 
+@bench_app.command("serve")
+def serve_figures(
+    model: Annotated[Path | None, typer.Option(help="Checkpoint directory [default: the bundled voice].")] = None,
+    clients: Annotated[str, typer.Option(help="Clients at once, comma-separated.")] = "1,8,32",
+    seconds: Annotated[float, typer.Option(help="Time for each.", min=0.1)] = 20.0,
+    threads: Annotated[int | None, typer.Option(help="torch threads [default: as serve chooses].", min=1)] = None,
+) -> None:
+    """Requests and audio a second, and the time to the first audio, over HTTP."""
+    from voxradix.cli.bench_serve import bench_serve
+
+    options = [] if model is None else ["--model", str(model)]
+    options += [] if threads is None else ["--threads", str(threads)]
+    bench_serve(_whole_numbers("--clients", clients), seconds, options)
+
+
 def _whole_numbers(option: str, text: str) -> list[int]:
     try:
         numbers = [int(part) for part in text.split(",")]
