@@ -106,7 +106,7 @@ def quiet(engine: Engine, key: Key) -> str:
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="what a process holds is read in /proc")
 def test_sixty_four_clients_for_long_leak_nothing_and_hear_what_a_quiet_run_says() -> None:
     log = Log()
-    with server_process("--max-rows", "500", "--max-takes", "300", "--queue", str(CLIENTS)) as server:
+    with server_process("--max-rows", "250", "--max-takes", "300", "--queue", str(CLIENTS)) as server:
         began = time.monotonic()
         threads = [
             threading.Thread(target=client, args=(server, number, began + SECONDS, log)) for number in range(CLIENTS)
