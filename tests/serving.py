@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
@@ -72,7 +72,7 @@ def running(voice: Voice, *, settings: Settings | None = None, max_batch: int = 
         engines.append(Engine(voice, max_batch=max_batch, **engine))
         return engines[0]
 
-    house = House(make, max_batch, settings or Settings())
+    house = House(make, replace(settings or Settings(), max_batch=max_batch))
     listener = listen("127.0.0.1", 0)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
     ready = threading.Event()

@@ -59,15 +59,29 @@ def test_a_saved_branch_knows_where_it_was_cut(take: Take, tmp_path: Path) -> No
 
 def rewrite(path: Path, change: Change) -> None:
     with np.load(path) as archive:
-        about, rows = json.loads(str(archive["about"])), archive["rows"]
-    held: dict[str, Any] = {"about": about, "rows": rows}
+        held: dict[str, Any] = {name: archive[name] for name in archive}
+    held["about"] = json.loads(str(held["about"]))
     change(held)
     held["about"] = np.array(json.dumps(held["about"]))
     np.savez_compressed(path, **held)
 
 
 @pytest.mark.parametrize(
-    "key", ["voice", "model", "layout", "frame_rate", "pieces", "unsaid", "seed", "sampling", "finish", "error"]
+    "key",
+    [
+        "voice",
+        "model",
+        "layout",
+        "frame_rate",
+        "pieces",
+        "unsaid",
+        "seed",
+        "sampling",
+        "finish",
+        "error",
+        "details",
+        "references",
+    ],
 )
 def test_a_file_that_lacks_something_names_it(saved: Path, key: str) -> None:
     rewrite(saved, lambda held: held["about"].pop(key))
@@ -79,11 +93,11 @@ def test_a_file_that_lacks_something_names_it(saved: Path, key: str) -> None:
     ("change", "message"),
     [
         (lambda held: held["about"].update(format="song"), "its format is 'song'"),
-        (lambda held: held["about"].update(version=2), "of version 2; this release reads 1"),
+        (lambda held: held["about"].update(version=3), "of version 3; this release reads 1 and 2"),
         (lambda held: held["about"].update(seed="7"), "'7' is no int"),
         (lambda held: held["about"].update(seed=True), "True is no int"),
         (lambda held: held["about"].update(seed=2**63), "no 64-bit integer"),
-        (lambda held: held.update(rows=np.zeros((10**5, 13), dtype=np.int64)), "but more are packed"),
+        (lambda held: held.update(rows=np.zeros((10**5, 13), dtype=np.int64)), "more are packed"),
         (lambda held: held["about"].update(frame_rate=0), "frame_rate is 0"),
         (lambda held: held["about"].update(finish="soon"), "'soon' is not a valid"),
         (lambda held: held["about"].update(pieces=held["about"]["pieces"][:-1]), "its pieces have"),
@@ -106,6 +120,16 @@ def test_a_file_with_a_wrong_value_is_refused_with_the_value(saved: Path, change
     with pytest.raises(VoxradixError, match=message) as error:
         Take.load(saved)
     assert "take.npz" in str(error.value)
+
+
+def test_a_file_of_the_first_version_loads_without_details(take: Take, saved: Path) -> None:
+    def older(held: dict[str, Any]) -> None:
+        held["about"] |= {"version": 1}
+        del held["about"]["details"], held["about"]["references"], held["references"]
+
+    rewrite(saved, older)
+    loaded = Take.load(saved)
+    assert torch.equal(loaded.rows, take.rows) and not loaded.details.given() and loaded.references == ()
 
 
 def test_what_is_no_take_at_all_is_refused(tmp_path: Path, saved: Path) -> None:

@@ -1,117 +1,86 @@
-"""A voice: a checkpoint directory with all it takes to go from text to sound.
-
-What differs between voices is said by files in the directory: config.json and weights (the model), tokenizer.json,
-generation_config.json (sampling defaults), voice.json (front end, prompt template, codec, what it was trained for).
-A released checkpoint has no voice.json and takes the released model's defaults.
-"""
+"""A voice: a loaded checkpoint, and the way from text to prompt rows and from codes to sound."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from tokenizers import Tokenizer
 from torch import Tensor
 
-from voxradix.audio import Codec, load_codec
+from voxradix.audio import Codec, MossCodec, read_recording
+from voxradix.checkpoint import Checkpoint, find_checkpoint
+from voxradix.device import named_device, named_dtype
 from voxradix.errors import VoxradixError
-from voxradix.files import read_json
-from voxradix.models.moss_local import TEMPLATE, MossLocal, load, prompt_rows
+from voxradix.models.moss_local import NO_DETAILS, TEMPLATE, Details, MossLocal, load, prompt_rows
 from voxradix.piece import Piece
-from voxradix.sampling import Draw, Sampling
+from voxradix.sampling import Sampling
 from voxradix.text import FrontEnd, Spoken, front_end
 
-_BUNDLED = Path(__file__).parent / "voices"
-_FRAME_RATE = 12.5
+FRAME_RATE = 12.5
 """Of the released model: 48000 samples a second, 3840 a frame (its config and its codec's)."""
-_MAX_FRAMES = 4096
-"""The released model's budget: its card's ``max_new_tokens``, 5.5 minutes at 12.5 frames a second."""
-
-
-def bundled_voices() -> list[str]:
-    """The names of the voices in the package."""
-    return sorted(path.parent.name for path in _BUNDLED.glob("*/voice.json"))
 
 
 @dataclass(frozen=True)
 class Voice:
-    """A loaded checkpoint directory.
+    """A loaded checkpoint.
 
     Attributes:
-        name: The bundled voice's or the directory's name.
-        directory: Where it was read from.
+        checkpoint: Its files.
         model: The model.
-        sampling: How frames are drawn unless a request says otherwise.
-        max_frames: The frames a request may have unless it says otherwise.
-        settings: The parsed voice.json, empty without one.
     """
 
-    name: str
-    directory: Path
+    checkpoint: Checkpoint
     model: MossLocal
-    sampling: Sampling
-    max_frames: int
-    settings: Mapping[str, object]
+
+    @property
+    def name(self) -> str:
+        """The bundled voice's name, the directory's, or the hub's."""
+        return self.checkpoint.name
+
+    @property
+    def sampling(self) -> Sampling:
+        """How frames are drawn unless a request says otherwise."""
+        return self.checkpoint.sampling
+
+    @property
+    def max_frames(self) -> int:
+        """The frames a request may have unless it says otherwise."""
+        return self.checkpoint.max_frames
 
     @property
     def trained_for(self) -> str | None:
         """What the voice says of its training, in a sentence; None when it says nothing."""
-        value = self.settings.get("trained_for")
+        value = self.checkpoint.settings.get("trained_for")
         return None if value is None else str(value)
-
-    @cached_property
-    def tokenizer(self) -> Tokenizer:
-        """The checkpoint's tokenizer; special-token strings in a text stay plain text."""
-        path = self.directory / "tokenizer.json"
-        if not path.is_file():
-            raise VoxradixError(f"{self.directory} has no tokenizer.json; without one, give prompt rows, not text")
-        try:
-            tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # the library raises a bare Exception
-            raise VoxradixError(f"{path} is not a readable tokenizer: {error}") from None
-        tokenizer.encode_special_tokens = True
-        return tokenizer
 
     @cached_property
     def codec(self) -> Codec:
         """The codec that turns the voice's codes into sound."""
-        name = self.settings.get("codec")
-        if not isinstance(name, str) or name in ("", ".", "..") or Path(name).name != name or "\0" in name:
-            raise VoxradixError(
-                f"{self.directory} names no codec directory in voice.json, so its frames cannot be made sound"
-            )
-        codec = load_codec(self.directory / name)
+        codec = self.checkpoint.load_codec(self.model.device)
         if codec.codebooks != self.model.config.codebooks:
             raise VoxradixError(
-                f"the codec in {self.directory / name} has {codec.codebooks} codebooks and the model "
+                f"the codec of {self.checkpoint.directory} has {codec.codebooks} codebooks and the model "
                 f"{self.model.config.codebooks}; they must be equal"
             )
         return codec
 
     @cached_property
-    def _front_end(self) -> FrontEnd:
-        config = self.settings.get("front_end", {"kind": "plain"})
-        if not isinstance(config, dict):
-            raise VoxradixError(f"{self.directory / 'voice.json'}: front_end is {config!r}; it must be an object")
-        return front_end(config, self.tokenizer.get_vocab(with_added_tokens=False))
-
-    @cached_property
-    def _template(self) -> Sequence[str]:
-        template = self.settings.get("prompt", TEMPLATE)
-        if not isinstance(template, list | tuple) or not all(isinstance(part, str) for part in template):
-            raise VoxradixError(f"{self.directory / 'voice.json'}: prompt is no list of text segments")
-        if "{text}" not in template:
-            raise VoxradixError(f"{self.directory / 'voice.json'}: prompt has no segment {{text}} of its own")
-        return template
-
-    @cached_property
     def frame_rate(self) -> float:
-        """Frames a second: the codec's, or the released model's for a voice without one."""
-        if "codec" not in self.settings:
-            return _FRAME_RATE
+        """Frames a second: of a voice with a codec of its own that codec's, else the released model's."""
+        if "codec" not in self.checkpoint.settings:
+            return FRAME_RATE
         return self.codec.sample_rate / self.codec.samples_per_frame
+
+    def reference(self, recording: str | Path | bytes) -> Tensor:
+        """The codes int64 [F, codebooks] of a recording, a file or its contents, whose voice a prompt is to take."""
+        if not isinstance(self.codec, MossCodec):
+            raise VoxradixError(
+                f"voice {self.name} takes no recordings: its codec makes sound of codes, not the reverse"
+            )
+        read = read_recording(Path(recording) if isinstance(recording, str) else recording)
+        return self.codec.encode(read.samples, read.sample_rate)
 
     def spoken(self, text: str, behind: Sequence[Piece] = ()) -> Spoken:
         """The text as the voice reads it after what is ``behind`` it, and the words it was not trained for.
@@ -128,74 +97,81 @@ class Voice:
         """The first ``frames`` of a piece that follows ``behind``, with what they say (`FrontEnd.cut`)."""
         return self._front_end.cut(behind, piece, frames)
 
-    def prompt(self, text: str, behind: Sequence[Piece] = ()) -> Tensor:
-        """The prompt rows of a text, int64 [T, C]; after other pieces, in the model's continuation format."""
+    def prompt(
+        self,
+        text: str,
+        behind: Sequence[Piece] = (),
+        details: Details = NO_DETAILS,
+        references: Sequence[Tensor] = (),
+    ) -> Tensor:
+        """The prompt rows of a text, int64 [T, C]; after other pieces, in the model's continuation format.
+
+        A continuation has no references: the audio it goes on from has the voice (the public processor's rule).
+        """
         spoken = self.spoken(text, behind)
+        self._require_place(details, references)
+        if details.tokens is not None and spoken.frames is not None:  # the text covers them, and so must the wish
+            details = replace(details, tokens=details.tokens + len(spoken.frames))
         return prompt_rows(
             spoken.text,
             config=self.model.config,
             encode=self._encode,
             template=self._template,
+            details=details,
+            references=references if spoken.frames is None else (),
             continuation=None if spoken.frames is None else spoken.frames[:, 1:],
         )
 
+    @cached_property
+    def _front_end(self) -> FrontEnd:
+        config = self.checkpoint.settings.get("front_end", {"kind": "plain"})
+        if not isinstance(config, dict):
+            raise VoxradixError(f"{self._settings}: front_end is {config!r}; it must be an object")
+        return front_end(config, self.checkpoint.tokenizer.get_vocab())
+
+    @cached_property
+    def _template(self) -> Sequence[str]:
+        template = self.checkpoint.settings.get("prompt", TEMPLATE)
+        if not isinstance(template, list | tuple) or not all(isinstance(part, str) for part in template):
+            raise VoxradixError(f"{self._settings}: prompt is no list of text segments")
+        if "{text}" not in template:
+            raise VoxradixError(f"{self._settings}: prompt has no segment {{text}} of its own")
+        return template
+
+    @property
+    def _settings(self) -> Path:
+        return self.checkpoint.directory / "voice.json"
+
+    def takes(self, name: str) -> bool:
+        """Whether the prompt has a place for a field of `Details`, or for "references"."""
+        return any(f"{{{name}}}" in part for part in self._template)
+
+    def _require_place(self, details: Details, references: Sequence[Tensor]) -> None:
+        given = details.given() | ({"references": f"{len(references)} recordings"} if references else {})
+        for name, value in given.items():
+            if not self.takes(name):
+                raise VoxradixError(f"{name} is {value!r}, but the prompt of voice {self.name} has no place for it")
+
     def _encode(self, text: str) -> list[int]:
-        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False).ids
+        try:
+            ids: list[int] = self.checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
+        except TypeError:
+            raise VoxradixError(f"{text!r} is no text: it holds half of a surrogate pair") from None
         return ids
 
 
-def load_voice(name: str | Path) -> Voice:
-    """Load a bundled voice by name, or a checkpoint directory by path.
+def load_voice(source: str | Path | Checkpoint, *, device: str | None = None, dtype: str | None = None) -> Voice:
+    """Load a bundled voice by name, a checkpoint directory by path, one on the hub as "owner/name", or a found one.
 
-    Raises `VoxradixError` when there is no such voice or the directory cannot be used.
+    Args:
+        source: What to load (`find_checkpoint`).
+        device: "cpu", "cuda" and so on; by default a GPU where there is one, for a bundled voice the CPU.
+        dtype: "float32", "bfloat16" or "float16"; by default bfloat16 on a GPU and float32 on the CPU.
+
+    Raises `VoxradixError` when there is no such voice or its files cannot be used.
     """
-    if not isinstance(name, str | Path):
-        raise VoxradixError(f"the voice is {name!r}; it must be a bundled voice's name or a checkpoint directory")
-    directory = Path(name)
-    if isinstance(name, str) and name in bundled_voices():
-        directory = _BUNDLED / name
-    elif not directory.is_dir():
-        known = ", ".join(bundled_voices())
-        raise VoxradixError(f"{str(name)!r} is neither a bundled voice ({known}) nor a checkpoint directory")
-    settings = read_json(directory / "voice.json") if (directory / "voice.json").exists() else {}
-    generation = directory / "generation_config.json"
-    defaults = read_json(generation) if generation.exists() else {}
-    return Voice(
-        name=directory.resolve().name,
-        directory=directory,
-        model=load(directory),
-        sampling=_sampling(defaults, generation),
-        max_frames=_whole(defaults, "max_new_frames", _MAX_FRAMES, generation),
-        settings=settings,
-    )
-
-
-def _sampling(defaults: Mapping[str, object], path: Path) -> Sampling:
-    card = Sampling()
-
-    def draw(prefix: str, default: Draw) -> Draw:
-        return Draw(
-            temperature=_number(defaults, f"{prefix}_temperature", default.temperature, path),
-            top_p=_number(defaults, f"{prefix}_top_p", default.top_p, path),
-            top_k=_whole(defaults, f"{prefix}_top_k", default.top_k, path, least=0),
-        )
-
-    penalty = _number(defaults, "audio_repetition_penalty", card.repetition_penalty, path)
-    try:
-        return Sampling(draw("text", card.stop), draw("audio", card.codes), penalty)
-    except VoxradixError as error:
-        raise VoxradixError(f"{path}: {error}") from None
-
-
-def _number(values: Mapping[str, object], name: str, default: float, path: Path) -> float:
-    value = values.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**53:
-        raise VoxradixError(f"{path}: {name} is {value!r}; it must be a finite number")
-    return float(value)
-
-
-def _whole(values: Mapping[str, object], name: str, default: int, path: Path, least: int = 1) -> int:
-    value = _number(values, name, default, path)
-    if value != int(value) or value < least:
-        raise VoxradixError(f"{path}: {name} is {value:g}; it must be a whole number of at least {least}")
-    return int(value)
+    checkpoint = source if isinstance(source, Checkpoint) else find_checkpoint(source)
+    place = named_device("cpu" if device is None and checkpoint.bundled else device)
+    model = load(checkpoint.directory, device=place, dtype=named_dtype(dtype, place))
+    checkpoint.sampling, checkpoint.max_frames  # noqa: B018 - refused now, not at the first request
+    return Voice(checkpoint, model)

@@ -1,48 +1,54 @@
-"""What every codec does: turn frames of codes into a waveform, whole or as they come."""
+"""What every codec does: turn frames of codes into a waveform, whole or as they come.
+
+Samples are as soundfile has them: float32 [N] for one channel, [N, channels] for more, on the CPU.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Protocol
 
 from torch import Tensor
 
-from voxradix.audio.spectral import SpectralCodec
-from voxradix.errors import VoxradixError
-from voxradix.files import read_json
-
 
 class CodecStream(Protocol):
-    """Decodes one utterance in pieces. All pieces joined are the whole decode, bit for bit."""
+    """Decodes one utterance in pieces. All pieces joined are the whole decode.
+
+    How nearly they are is the codec's to say: the spectral codec gives the same bits, a large one rounds anew.
+    """
 
     def push(self, codes: Tensor) -> Tensor:
-        """The samples made ready by codes int64 [t, codebooks]: float32, one dimension."""
+        """The samples made ready by codes int64 [t, codebooks], t >= 0; the same as `Codec.push` for one stream.
+
+        `VoxradixError` when the codes do not fit the codec or the stream has ended.
+        """
 
     def finish(self) -> Tensor:
-        """The samples still held back; the stream ends."""
+        """The samples still held back; the stream ends and gives back what it held."""
+
+    def close(self) -> None:
+        """Abandon the stream, giving back what it held. A stream that has ended may be closed."""
 
 
 class Codec(Protocol):
-    """Decodes codes int64 [T, codebooks] to mono float32 [T * samples_per_frame] in [-1, 1]."""
+    """Decodes codes int64 [T, codebooks] to T * `samples_per_frame` samples in [-1, 1].
+
+    Attributes: `sample_rate` in Hz, `samples_per_frame` in each channel, `channels`, `codebooks` (codes a frame).
+    """
 
     sample_rate: int
     samples_per_frame: int
+    channels: int
     codebooks: int
 
     def decode(self, codes: Tensor) -> Tensor:
         """The whole waveform."""
 
     def stream(self) -> CodecStream:
-        """A decoder that takes frames as they come."""
+        """A decoder that takes frames as they come; `VoxradixError` when the codec has room for no more."""
 
+    def push(self, parts: Mapping[CodecStream, Tensor]) -> dict[CodecStream, Tensor]:
+        """Decode what several streams of this codec are given, in as few passes as it can.
 
-_KINDS: dict[str, Callable[[Path], Codec]] = {"spectral": SpectralCodec.load}
-
-
-def load_codec(directory: Path) -> Codec:
-    """Load the codec in a directory; its config.json says which ``kind`` it is."""
-    kind = read_json(directory / "config.json").get("kind")
-    if not isinstance(kind, str) or kind not in _KINDS:
-        raise VoxradixError(f"{directory}: codec kind is {kind!r}; known kinds: {', '.join(_KINDS)}")
-    return _KINDS[kind](directory)
+        Takes codes and gives samples as `CodecStream.push` does. Nothing is decoded unless all parts can be.
+        """

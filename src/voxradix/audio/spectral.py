@@ -21,6 +21,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from voxradix.audio.codec import CodecStream
+from voxradix.audio.codes import check_codes
 from voxradix.errors import VoxradixError
 from voxradix.files import read_json
 
@@ -34,8 +36,10 @@ _KNEE = 0.4  # amplitude that speech seldom passes
 class SpectralCodec:
     """Decodes frames of 12 codes to mono samples.
 
-    Attributes: `sample_rate` in Hz, `samples_per_frame`, `codebooks` (codes a frame), `codebook_size`.
+    Attributes: `sample_rate` in Hz, `samples_per_frame`, `channels`, `codebooks` (codes a frame), `codebook_size`.
     """
+
+    channels = 1
 
     def __init__(self, config: Mapping[str, object], arrays: Mapping[str, Tensor]) -> None:
         """Take the parsed config.json and the named arrays; VoxradixError when they do not fit together."""
@@ -92,6 +96,12 @@ class SpectralCodec:
         """A decoder that takes the frames as they come."""
         return SpectralStream(self)
 
+    def push(self, parts: Mapping[CodecStream, Tensor]) -> dict[CodecStream, Tensor]:
+        """The samples made ready for each stream by its codes, one stream after the other."""
+        for codes in parts.values():
+            check_codes(codes, self.codebooks, self.codebook_size)
+        return {stream: stream.push(codes) for stream, codes in parts.items()}
+
     def hidden(self, codes: Tensor) -> tuple[Tensor, Tensor]:
         """One frame's hidden states [hops, hidden] and pitches [hops] in Hz, 0 where there is no voice."""
         vector = self.tables[torch.arange(self.codebooks), codes].sum(0)
@@ -124,10 +134,7 @@ class SpectralStream:
         VoxradixError when the shape or a code is out of range.
         """
         codec = self._codec
-        if codes.ndim != 2 or codes.shape[1] != codec.codebooks:
-            raise VoxradixError(f"codes have shape {list(codes.shape)}, expected [frames, {codec.codebooks}]")
-        if codes.numel() and not 0 <= int(codes.min()) <= int(codes.max()) < codec.codebook_size:
-            raise VoxradixError(f"codes must lie in 0..{codec.codebook_size - 1}")
+        check_codes(codes, codec.codebooks, codec.codebook_size)
         pieces = [self._advance(*codec.hidden(frame), 1.0) for frame in codes.to("cpu", torch.int64)]
         return torch.cat(pieces) if pieces else torch.zeros(0)
 
@@ -137,6 +144,9 @@ class SpectralStream:
         held = codec.window_size // 2 + _LAG * codec.hop - self._early
         silence = torch.zeros(codec.hops, codec.hidden_size)
         return self._advance(silence, torch.zeros(codec.hops), 0.0)[:held]
+
+    def close(self) -> None:
+        """Abandon the stream, which holds nothing but its own memory."""
 
     def _advance(self, states: Tensor, pitch: Tensor, live: float) -> Tensor:
         codec = self._codec

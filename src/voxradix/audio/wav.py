@@ -15,7 +15,7 @@ from voxradix.errors import VoxradixError
 
 
 def wav_bytes(samples: Tensor, sample_rate: int) -> bytes:
-    """A 16-bit PCM WAV file of mono samples float32 [N] in [-1, 1]."""
+    """A 16-bit PCM WAV file of samples in [-1, 1], float32 [N] for one channel or [N, channels] for more."""
     buffer = io.BytesIO()
     soundfile.write(buffer, samples.numpy(), sample_rate, format="WAV", subtype="PCM_16")
     return buffer.getvalue()

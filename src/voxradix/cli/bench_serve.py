@@ -123,9 +123,7 @@ def bench_serve(clients: list[int], seconds: float, options: Sequence[str]) -> N
             *(f"{1000 * percentile(row.firsts, part):.0f} ms" for part in (50, 90, 99)),
         )
     console = Console()
-    console.print(
-        f"{machine()}; ten digits a request, no prefix shared; {seconds:g} s each; clients here too"
-    )
+    console.print(f"{machine()}; ten digits a request, no prefix shared; {seconds:g} s each; clients here too")
     console.print(table)
 
 

@@ -10,6 +10,19 @@ from typing import Annotated
 import typer
 
 from voxradix import __version__
+from voxradix.cli.choice import (
+    CodecOption,
+    DeviceOption,
+    DtypeOption,
+    MaxRowsOption,
+    MemoryOption,
+    ModelChoice,
+    ModelOption,
+    OfflineOption,
+    RevisionOption,
+    TrustOption,
+    VoiceOption,
+)
 from voxradix.cli.terminal import say
 from voxradix.errors import VoxradixError
 
@@ -49,8 +62,25 @@ def speak(
         ),
     ] = None,
     text_file: Annotated[Path | None, typer.Option(help="Speak each line of a file, all in one batch.")] = None,
-    voice: Annotated[str | None, typer.Option(help="Name of a bundled voice [default: numbers].")] = None,
-    model: Annotated[Path | None, typer.Option(help="Checkpoint directory, instead of a bundled voice.")] = None,
+    voice: VoiceOption = None,
+    model: ModelOption = None,
+    revision: RevisionOption = None,
+    offline: OfflineOption = False,
+    codec: CodecOption = None,
+    trust_remote_code: TrustOption = False,
+    device: DeviceOption = None,
+    dtype: DtypeOption = None,
+    max_rows: MaxRowsOption = None,
+    memory: MemoryOption = None,
+    language: Annotated[str | None, typer.Option(help="Language of the text, such as English.")] = None,
+    instruction: Annotated[str | None, typer.Option(help="How to speak, in words.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Wished number of frames, 12.5 a second.", min=1)] = None,
+    quality: Annotated[str | None, typer.Option(help="Quality of the recording, in words.")] = None,
+    sound_event: Annotated[str | None, typer.Option(help="Sounds to be heard, in words.")] = None,
+    ambient_sound: Annotated[str | None, typer.Option(help="The background, in words.")] = None,
+    reference: Annotated[
+        list[Path] | None, typer.Option(help="A recording whose voice to take; may be given again.")
+    ] = None,
     after: Annotated[
         str | None,
         typer.Option(
@@ -103,11 +133,11 @@ def speak(
         text_lines,
         use_threads,
     )
-    from voxradix.engine import Branch
-    from voxradix.voice import load_voice
+    from voxradix.engine import Branch, Engine
+    from voxradix.models.moss_local import Details
 
-    if model is not None and voice is not None:
-        raise VoxradixError(f"--model {model} and --voice {voice} exclude each other; give one")
+    choice = ModelChoice(voice, model, revision, offline, codec, trust_remote_code, device, dtype, max_rows, memory)
+    details = Details(language, instruction, tokens, quality, sound_event, ambient_sound)
     if text is not None and text_file is not None:
         raise VoxradixError("give either a text to speak or --text-file, not both")
     if text is None and text_file is None and after is None:
@@ -120,7 +150,7 @@ def speak(
         raise VoxradixError("--after, --save and --takes are for one text, not for --text-file")
     else:
         lines = text_lines(text_file, output or Path("speech"))
-    loaded = load_voice(model if model is not None else voice or "numbers")
+    loaded, rows = choice.load()
     sampling = chosen_sampling(
         loaded.sampling if source is None else (source.take if isinstance(source, Branch) else source).sampling,
         codes={"temperature": temperature, "top_p": top_p, "top_k": top_k},
@@ -128,7 +158,16 @@ def speak(
         repetition_penalty=repetition_penalty,
     )
     use_threads(threads, loaded.model)
-    if not speak_lines(lines, loaded, sampling=sampling, seed=seed, max_frames=max_frames):
+    spoken = speak_lines(
+        lines,
+        Engine(loaded, pool_rows=rows),
+        sampling=sampling,
+        seed=seed,
+        max_frames=max_frames,
+        details=details if details.given() else None,
+        references=[loaded.reference(path) for path in reference] if reference else None,
+    )
+    if not spoken:
         raise typer.Exit(1)
 
 
@@ -136,10 +175,17 @@ def speak(
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; other machines reach 0.0.0.0.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65535)] = 8000,
-    voice: Annotated[str | None, typer.Option(help="Name of a bundled voice [default: numbers].")] = None,
-    model: Annotated[Path | None, typer.Option(help="Checkpoint directory, instead of a bundled voice.")] = None,
+    voice: VoiceOption = None,
+    model: ModelOption = None,
+    revision: RevisionOption = None,
+    offline: OfflineOption = False,
+    codec: CodecOption = None,
+    trust_remote_code: TrustOption = False,
+    device: DeviceOption = None,
+    dtype: DtypeOption = None,
+    max_rows: MaxRowsOption = None,
+    memory: MemoryOption = None,
     max_batch: Annotated[int, typer.Option(help="Takes computed at once.", min=1)] = 16,
-    max_rows: Annotated[int, typer.Option(help="Rows in memory, cached ones included.", min=1)] = 8192,
     queue: Annotated[int, typer.Option(help="Takes that may wait; more are refused (429).", min=0)] = 64,
     max_takes: Annotated[int, typer.Option(help="Finished takes that are kept.", min=0)] = 256,
     max_input_chars: Annotated[int, typer.Option(help="Longest text, in characters.", min=1)] = 4096,
@@ -153,14 +199,16 @@ def serve(
     ] = None,
 ) -> None:
     """Serve speech over HTTP, as OpenAI's clients ask for it; docs/serving.md tells how."""
-    from voxradix.cli.serve import api_keys, engine_maker, require_server, run_serve
+    from voxradix.cli.serve import api_keys, require_server, run_serve
 
     require_server()
+    from voxradix.cli.speak import use_threads
+    from voxradix.engine import Engine
     from voxradix.server import Settings
 
-    if model is not None and voice is not None:
-        raise VoxradixError(f"--model {model} and --voice {voice} exclude each other; give one")
+    choice = ModelChoice(voice, model, revision, offline, codec, trust_remote_code, device, dtype, max_rows, memory)
     settings = Settings(
+        max_batch=max_batch,
         queue=queue,
         max_takes=max_takes,
         max_input_chars=max_input_chars,
@@ -169,10 +217,9 @@ def serve(
         keys=api_keys(api_key_file),
         loopback=host in ("127.0.0.1", "localhost", "::1"),
     )
-    make = engine_maker(
-        model if model is not None else voice or "numbers", max_batch=max_batch, max_rows=max_rows, threads=threads
-    )
-    run_serve(host, port, make, max_batch, settings)
+    loaded, rows = choice.load()
+    use_threads(threads, loaded.model)
+    run_serve(host, port, lambda: Engine(loaded, max_batch=max_batch, pool_rows=rows), settings)
 
 
 @app.command()
@@ -266,7 +313,7 @@ def step(
 
 @bench_app.command("serve")
 def serve_figures(
-    model: Annotated[Path | None, typer.Option(help="Checkpoint directory [default: the bundled voice].")] = None,
+    model: ModelOption = None,
     clients: Annotated[str, typer.Option(help="Clients at once, comma-separated.")] = "1,8,32",
     seconds: Annotated[float, typer.Option(help="Time for each.", min=0.1)] = 20.0,
     threads: Annotated[int | None, typer.Option(help="torch threads [default: as serve chooses].", min=1)] = None,
@@ -274,7 +321,7 @@ def serve_figures(
     """Requests and audio a second, and the time to the first audio, over HTTP."""
     from voxradix.cli.bench_serve import bench_serve
 
-    options = [] if model is None else ["--model", str(model)]
+    options = [] if model is None else ["--model", model]
     options += [] if threads is None else ["--threads", str(threads)]
     bench_serve(_whole_numbers("--clients", clients), seconds, options)
 

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from voxradix.cli.speak import use_threads
 from voxradix.engine import Engine
 from voxradix.errors import VoxradixError
-from voxradix.voice import load_voice
 
 if TYPE_CHECKING:
     from voxradix.server import Settings
@@ -28,14 +26,7 @@ def api_keys(file: Path | None) -> tuple[str, ...]:
     return () if keys is None else read_keys(keys, KEYS_VARIABLE)
 
 
-def engine_maker(voice: str | Path, *, max_batch: int, max_rows: int, threads: int | None) -> Callable[[], Engine]:
-    """What makes the engine, in the thread that will own it; the voice is loaded now."""
-    loaded = load_voice(voice)
-    use_threads(threads, loaded.model)
-    return lambda: Engine(loaded, max_batch=max_batch, pool_rows=max_rows)
-
-
-def run_serve(host: str, port: int, make: Callable[[], Engine], max_batch: int, settings: Settings) -> None:
+def run_serve(host: str, port: int, make: Callable[[], Engine], settings: Settings) -> None:
     """Serve, and print the address when connections are taken."""
     from voxradix.server import House, listen, serve
 
@@ -47,7 +38,7 @@ def run_serve(host: str, port: int, make: Callable[[], Engine], max_batch: int, 
         print(f"voxradix: listening on http://{shown}:{port}", flush=True)
 
     with listener:
-        serve(House(make, max_batch, settings), listener, ready)
+        serve(House(make, settings), listener, ready)
 
 
 def require_server() -> None:

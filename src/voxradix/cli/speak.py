@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
+from typing import TypedDict, Unpack
 
 import torch
 from rich.console import Console
@@ -18,9 +19,8 @@ from voxradix.audio import check_writable, wav_bytes, write_file
 from voxradix.cli.terminal import say
 from voxradix.engine import Branch, Engine, Speaking, Take
 from voxradix.errors import VoxradixError
-from voxradix.models.moss_local import MossLocal
+from voxradix.models.moss_local import Details, MossLocal
 from voxradix.sampling import Sampling
-from voxradix.voice import Voice
 
 STANDARD_OUTPUT = Path("-")
 _PLACE = re.compile(r"(?P<file>.+)@(?P<number>\d+(\.\d+)?)(?P<unit>[sf])")
@@ -151,9 +151,15 @@ def use_threads(wanted: int | None, model: MossLocal) -> None:
         torch.set_num_threads(wanted)
 
 
-def speak_lines(
-    lines: list[Line], voice: Voice, *, sampling: Sampling, seed: int | None, max_frames: int | None
-) -> bool:
+class _Settings(TypedDict):
+    sampling: Sampling
+    seed: int | None
+    max_frames: int | None
+    details: Details | None
+    references: list[Tensor] | None
+
+
+def speak_lines(lines: list[Line], engine: Engine, **settings: Unpack[_Settings]) -> bool:
     """Speak all lines in one engine; write each one's files, and print its figures, as soon as it is spoken.
 
     Raises `VoxradixError` before anything is computed if a text or setting cannot be used.
@@ -161,9 +167,9 @@ def speak_lines(
     Returns:
         Whether all lines were spoken; what failed is said on standard error.
     """
+    voice = engine.voice
     codec = voice.codec
-    engine = Engine(voice)
-    going = {_begin(engine, line, sampling, seed, max_frames): line for line in lines}
+    going = {_begin(engine, line, settings): line for line in lines}
     started = perf_counter()
     audio_seconds, spoken = 0.0, 0
     texts = sum(len(speaking.script.texts) for speaking in going)
@@ -196,11 +202,9 @@ def speak_lines(
     return spoken == len(lines)
 
 
-def _begin(engine: Engine, line: Line, sampling: Sampling, seed: int | None, max_frames: int | None) -> Speaking:
+def _begin(engine: Engine, line: Line, settings: _Settings) -> Speaking:
     try:
-        speaking = engine.begin(
-            line.text, after=line.after, sampling=sampling, seed=seed, max_frames=max_frames, number=line.number
-        )
+        speaking = engine.begin(line.text, after=line.after, number=line.number, **settings)
     except VoxradixError as error:
         raise VoxradixError(f"{line.place}{error}") from None
     if speaking.script.unknown and not line.number:

@@ -23,6 +23,7 @@ from voxradix.engine.take import Branch, Take
 from voxradix.engine.totals import Totals
 from voxradix.errors import VoxradixError
 from voxradix.keys import RowHash, RowPublisher, fastest_hash
+from voxradix.models.moss_local import Details
 from voxradix.sampling import Sampling
 from voxradix.voice import Voice, load_voice
 
@@ -32,6 +33,8 @@ class _SpeakSettings(TypedDict, total=False):
     seed: int | None
     max_frames: int | None
     salt: str
+    details: Details | None
+    references: Sequence[Tensor] | None
     on_frame: FrameCallback | None
 
 
@@ -241,6 +244,8 @@ class Engine:
         seed: int | None = None,
         max_frames: int | None = None,
         salt: str = "",
+        details: Details | None = None,
+        references: Sequence[Tensor] | None = None,
         number: int = 0,
     ) -> Speaking:
         """Begin one take, the ``number``-th of its text; `step` and, after each step, `Speaking.proceed` bring it on.
@@ -249,7 +254,7 @@ class Engine:
         other arguments are those of `speak`.
         """
         lines = text if isinstance(text, Script) else script(self.voice, text, after)
-        settings = Settings.of(self.voice, lines, after, sampling, seed, max_frames, salt)
+        settings = Settings.of(self.voice, lines, after, sampling, seed, max_frames, salt, details, references)
         return Speaking(self.voice, self.submit, lines, replace(settings, seed=settings.seed + number))
 
     @overload
@@ -272,6 +277,8 @@ class Engine:
         seed: int | None = None,
         max_frames: int | None = None,
         salt: str = "",
+        details: Details | None = None,
+        references: Sequence[Tensor] | None = None,
         on_frame: FrameCallback | None = None,
     ) -> Take | list[Take]:
         """Speak a text; a long one sentence by sentence, each after the ones before.
@@ -284,6 +291,9 @@ class Engine:
             seed: By default that of ``after``, or the one after it where a branch says the same text anew; else 0.
             max_frames: The budget of new frames; by default the voice's for each text.
             salt: As for `submit`.
+            details: What the prompt says beside the text, such as its language; by default as in ``after``.
+            references: Codes int64 [F, codebooks] of recordings whose voice to take (`Voice.reference`); by default
+                those of ``after``.
             on_frame: Called with each new frame, int64 [C], when it is made.
 
         Returns:
@@ -305,6 +315,8 @@ class Engine:
                     seed=seed,
                     max_frames=max_frames,
                     salt=salt,
+                    details=details,
+                    references=references,
                     number=number,
                 )
                 speakings.append(speaking)

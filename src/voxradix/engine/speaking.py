@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from voxradix.engine.request import Request, Result, State
 from voxradix.engine.script import Script
 from voxradix.engine.take import Branch, Take
 from voxradix.errors import VoxradixError
+from voxradix.models.moss_local import NO_DETAILS, Details
 from voxradix.piece import End, Piece
 from voxradix.sampling import Sampling
 from voxradix.voice import Voice
@@ -23,12 +24,23 @@ FrameCallback = Callable[[Tensor], None]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a take is spoken: its draws, its seed, its budget of new frames (None: the voice's, a text), its salt."""
+    """How a take is spoken.
+
+    Attributes:
+        sampling: How its frames are drawn.
+        seed: Of its draws.
+        max_frames: Its budget of new frames; None: the voice's, for each text.
+        salt: Rows are shared only among requests of the same salt.
+        details: What its prompts say beside their texts.
+        references: Codes int64 [F, codebooks] of recordings whose voice it takes.
+    """
 
     sampling: Sampling
     seed: int
     max_frames: int | None
     salt: str
+    details: Details
+    references: tuple[Tensor, ...]
 
     @classmethod
     def of(
@@ -40,10 +52,13 @@ class Settings:
         seed: int | None,
         max_frames: int | None,
         salt: str,
+        details: Details | None,
+        references: Sequence[Tensor] | None,
     ) -> Settings:
         """The settings of a call, with what it leaves out: as in the take it goes on from, or as the voice says.
 
-        A branch that says the same text anew takes the next seed; with the same one it would say it as it did.
+        A branch that says the same text anew takes the next seed; with the same one it would say it as it did. A new
+        text takes no wish for a number of frames over.
         """
         take = after.take if isinstance(after, Branch) else after
         if max_frames is not None:
@@ -51,8 +66,13 @@ class Settings:
         if sampling is None:
             sampling = voice.sampling if take is None else take.sampling
         if seed is None:
-            seed = 0 if take is None else take.seed + script.anew
-        return cls(sampling, whole_number("seed", seed), max_frames, salt)
+            seed = 0 if take is None else take.seed + (script.own and isinstance(after, Branch))
+        if details is None:
+            details = NO_DETAILS if take is None else take.details
+            details = details if script.own else replace(details, tokens=None)
+        if references is None:
+            references = () if take is None else take.references
+        return cls(sampling, whole_number("seed", seed), max_frames, salt, details, tuple(references))
 
 
 class Speaking:
@@ -69,6 +89,11 @@ class Speaking:
 
     def __init__(self, voice: Voice, submit: Callable[..., Request], script: Script, settings: Settings) -> None:
         """Begin; ``submit`` is the engine's. Raises `VoxradixError` when the first text can never fit."""
+        tokens, parts = settings.details.tokens, len(script.texts)
+        if tokens is not None and parts > 1:
+            raise VoxradixError(
+                f"tokens is {tokens}, but the text is spoken in {parts} parts; a number of frames can be wished for one"
+            )
         self.script = script
         self.frames: list[Tensor] = []
         self._voice = voice
@@ -117,6 +142,8 @@ class Speaking:
             unsaid=tuple(self._left),
             seed=self._settings.seed,
             sampling=self._settings.sampling,
+            details=self._settings.details,
+            references=self._settings.references,
             finish=self._finish,
             error=self._error,
             results=tuple(self._results),
@@ -124,13 +151,15 @@ class Speaking:
 
     def _next(self) -> Request:
         """Submit the next text, after the pieces that are spoken and the frames of it that are kept."""
-        budget = self._settings.max_frames
+        settings = self._settings
+        budget = settings.max_frames
+        prompt = self._voice.prompt(self._left[0], self._pieces, settings.details, settings.references)
         request = self._submit(
-            torch.cat((self._voice.prompt(self._left[0], self._pieces), self._kept)),
-            sampling=self._settings.sampling,
-            seed=self._settings.seed,
+            torch.cat((prompt, self._kept)),
+            sampling=settings.sampling,
+            seed=settings.seed,
             max_frames=None if budget is None else budget - len(self.frames),
-            salt=self._settings.salt,
+            salt=settings.salt,
             own_frames=len(self._kept),
             first_draw=sum(len(piece.rows) for piece in self._pieces) + len(self._kept),
         )

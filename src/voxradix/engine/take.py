@@ -12,6 +12,7 @@ from voxradix.engine.door import whole_number
 from voxradix.engine.request import Result
 from voxradix.engine.take_file import load_take, save_take
 from voxradix.errors import VoxradixError
+from voxradix.models.moss_local import NO_DETAILS, Details
 from voxradix.piece import Piece
 from voxradix.rows import RowLayout
 from voxradix.sampling import Sampling
@@ -30,6 +31,8 @@ class Take:
         unsaid: Texts that were asked for and not begun, because the take ended before.
         seed: The seed of its newest frames.
         sampling: How its newest frames were drawn.
+        details: What its newest prompt said beside its text.
+        references: Codes int64 [F, C - 1] of the recordings whose voice it takes.
         finish: Why it ended: "audio_end", "length", "aborted" or "error".
         error: What went wrong, for "error".
         results: What each request made for it came to, newest last. Frames that existed before are not among them;
@@ -46,6 +49,8 @@ class Take:
     sampling: Sampling
     finish: str
     error: str | None = None
+    details: Details = NO_DETAILS
+    references: tuple[Tensor, ...] = field(default=(), repr=False)
     results: tuple[Result, ...] = field(default=(), repr=False)
 
     def __repr__(self) -> str:

@@ -75,9 +75,9 @@ def _speech(app: FastAPI, house: House) -> None:
         fields, salt, voice = body.fields, request.state.salt, house.desk.voice
         checked(fields, voice, house.settings)
         container = container_of(fields.response_format, house.containers)
-        details_of(body)
         after = place_of(fields, house.shelf, salt)
-        order = await house.scripts(order_of, fields, after, voice, salt)
+        details = await details_of(body, voice, house.decoder)
+        order = await house.scripts(order_of, fields, details, after, voice, salt)
         return reply_of(house, Job(fields, order, container))
 
 

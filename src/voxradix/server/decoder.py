@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 from torch import Tensor
 
-from voxradix.audio import Codec, Container
+from voxradix.audio import Codec, CodecStream, Container
+from voxradix.errors import VoxradixError
+
+_T = TypeVar("_T")
 
 
 class Sounding:
     """The audio of one take on its way to a reader."""
 
     def __init__(self, codec: Codec, container: Container, skip: int) -> None:
-        """Audio in a container; the first ``skip`` samples are left out."""
-        self._stream = codec.stream()
-        self._writer = container.writer(codec.sample_rate, channels_of(codec))
+        """Audio in a container; the first ``skip`` samples are left out. `VoxradixError` when the codec has no room."""
+        self.stream: CodecStream = codec.stream()
+        self._writer = container.writer(codec.sample_rate, codec.channels)
         self._skip = skip
 
-    def advance(self, codes: Tensor, last: bool) -> bytes:
-        """The bytes made ready by more codes int64 [k, codebooks], and by the end of the stream after ``last``."""
-        data = self._written(self._stream.push(codes))
-        return data + self._written(self._stream.finish()) + self._writer.end() if last else data
+    def written(self, samples: Tensor, last: bool) -> bytes:
+        """The bytes made ready by more samples, and by the end of the stream after ``last``."""
+        data = self._kept(samples)
+        return data + self._kept(self.stream.finish()) + self._writer.end() if last else data
 
-    def _written(self, samples: Tensor) -> bytes:
+    def _kept(self, samples: Tensor) -> bytes:
         skipped = min(self._skip, len(samples))
         self._skip -= skipped
         return self._writer.write(samples[skipped:])
@@ -41,7 +45,7 @@ class _Piece:
 
 
 class Decoder:
-    """Makes sound of frames in a thread of its own. What waits at the same time is done in one pass."""
+    """Makes sound of frames in a thread of its own. What waits at the same time is decoded together."""
 
     def __init__(self, codec: Codec) -> None:
         """A decoder with its thread."""
@@ -49,13 +53,29 @@ class Decoder:
         self._thread = ThreadPoolExecutor(1, "voxradix-codec")
         self._waiting: list[_Piece] = []
         self._work: asyncio.Task[None] | None = None
+        self._room = asyncio.Condition()
 
-    def open(self, container: Container, skip: int = 0) -> Sounding:
-        """Begin the audio of a take, less its first ``skip`` frames."""
-        return Sounding(self.codec, container, skip * self.codec.samples_per_frame)
+    async def run(self, work: Callable[..., _T], *arguments: object) -> _T:
+        """Work that concerns the codec, in its thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    async def open(self, container: Container, skip: int = 0) -> Sounding:
+        """Begin the audio of a take, less its first ``skip`` frames, when the codec has room for it."""
+        async with self._room:
+            while True:
+                try:
+                    return await self.run(Sounding, self.codec, container, skip * self.codec.samples_per_frame)
+                except VoxradixError:
+                    await self._room.wait()
+
+    async def close(self, sounding: Sounding) -> None:
+        """Give back what the audio of a take has held."""
+        await self.run(sounding.stream.close)
+        async with self._room:
+            self._room.notify()
 
     async def sound(self, sounding: Sounding, codes: Tensor, last: bool) -> bytes:
-        """`Sounding.advance`, in the decoder's thread."""
+        """The bytes made ready by more codes int64 [k, codebooks]; after ``last``, all that are left."""
         piece = _Piece(sounding, codes, last, asyncio.get_running_loop().create_future())
         self._waiting.append(piece)
         if self._work is None or self._work.done():
@@ -64,19 +84,18 @@ class Decoder:
 
     async def whole(self, container: Container, codes: Tensor, skip: int = 0) -> bytes:
         """The file of all frames of a take, less the first ``skip``."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, _whole, self.codec, container, codes, skip)
+        return await self.run(_whole, self.codec, container, codes, skip)
 
-    def close(self) -> None:
+    def shut(self) -> None:
         """End the thread."""
         self._thread.shutdown(cancel_futures=True)
 
     async def _passes(self) -> None:
         while self._waiting:
-            pieces, self._waiting = self._waiting, []
-            sounds = await asyncio.get_running_loop().run_in_executor(self._thread, _pass, pieces)
-            for piece, sound in zip(pieces, sounds, strict=True):
-                if piece.sound.done():  # its reader has gone
+            pieces = [piece for piece in self._waiting if not piece.sound.done()]  # whose readers have not gone
+            self._waiting = []
+            for piece, sound in zip(pieces, await self.run(_pass, self.codec, pieces), strict=True):
+                if piece.sound.done():
                     continue
                 if isinstance(sound, bytes):
                     piece.sound.set_result(sound)
@@ -84,19 +103,28 @@ class Decoder:
                     piece.sound.set_exception(sound)
 
 
-def channels_of(codec: Codec) -> int:
-    """How many channels a codec's samples have."""
-    return int(getattr(codec, "channels", 1))
-
-
-def _pass(pieces: Sequence[_Piece]) -> list[bytes | Exception]:
-    """One pass over the pieces that wait; an error is its own piece's alone."""
-    return [_advanced(piece) for piece in pieces]
-
-
-def _advanced(piece: _Piece) -> bytes | Exception:
+def _pass(codec: Codec, pieces: Sequence[_Piece]) -> list[bytes | Exception]:
+    """One pass over the pieces that wait. Codes that do not fit are their own piece's error alone."""
     try:
-        return piece.sounding.advance(piece.codes, piece.last)
+        made = codec.push({piece.sounding.stream: piece.codes for piece in pieces})
+    except VoxradixError:  # nothing is decoded
+        return [_alone(piece) for piece in pieces]
+    except Exception as error:
+        return [error for _ in pieces]
+    return [_written(piece, made[piece.sounding.stream]) for piece in pieces]
+
+
+def _alone(piece: _Piece) -> bytes | Exception:
+    try:
+        samples = piece.sounding.stream.push(piece.codes)
+    except Exception as error:
+        return error
+    return _written(piece, samples)
+
+
+def _written(piece: _Piece, samples: Tensor) -> bytes | Exception:
+    try:
+        return piece.sounding.written(samples, piece.last)
     except Exception as error:
         return error
 

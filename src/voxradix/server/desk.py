@@ -13,8 +13,11 @@ from threading import Thread
 from time import perf_counter
 from typing import TypeVar
 
+from torch import Tensor
+
 from voxradix.engine import Branch, Engine, Occupancy, Script, Take, Totals
 from voxradix.errors import VoxradixError
+from voxradix.models.moss_local import Details
 from voxradix.sampling import Sampling
 from voxradix.server.news import Failed, Mailbox, News
 from voxradix.server.refusal import Refusal, engine_down
@@ -23,6 +26,14 @@ from voxradix.voice import Voice
 
 _T = TypeVar("_T")
 _log = logging.getLogger("voxradix.server")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpeechDetails:
+    """What prompts say beside their texts, and the codes of recordings whose voice they take; None: as before."""
+
+    details: Details | None = None
+    references: tuple[Tensor, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +46,7 @@ class Order:
     seed: int
     max_frames: int | None
     salt: str
+    details: SpeechDetails
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +185,8 @@ class Desk:
                     seed=order.seed,
                     max_frames=order.max_frames,
                     salt=order.salt,
+                    details=order.details.details,
+                    references=order.details.references,
                     number=number,
                 )
                 begun[mailbox] = Watch(speaking, order.seed + number)

@@ -12,7 +12,7 @@ from typing import TypeVar
 from voxradix.audio import Container, containers
 from voxradix.engine import Engine
 from voxradix.server.admission import Admission
-from voxradix.server.decoder import Decoder, channels_of
+from voxradix.server.decoder import Decoder
 from voxradix.server.desk import Desk
 from voxradix.server.keys import Keys
 from voxradix.server.measures import Measures
@@ -37,14 +37,13 @@ class House:
         cut: Set when requests that are still under way must end.
     """
 
-    def __init__(self, make: Callable[[], Engine], max_batch: int, settings: Settings) -> None:
+    def __init__(self, make: Callable[[], Engine], settings: Settings) -> None:
         """Start the threads. Raises what ``make`` raises, and `VoxradixError` for a voice without a codec."""
         self.settings = settings
-        self.max_batch = max_batch
         self.measures = Measures()
         self.keys = Keys(settings.keys)
         self.shelf = TakeShelf(settings.max_takes, settings.max_take_frames)
-        self.admission = Admission(max_batch, settings.queue, settings.readers, self.measures.request_seconds)
+        self.admission = Admission(settings.max_batch, settings.queue, settings.readers, self.measures.request_seconds)
         self.cut = asyncio.Event()
         self._writer = ThreadPoolExecutor(1, "voxradix-script")
         self.desk = Desk(make, self.measures.step)
@@ -63,7 +62,7 @@ class House:
     @property
     def sound(self) -> dict[str, object]:
         """What the voice's samples are."""
-        return {"sample_rate": self.decoder.codec.sample_rate, "channels": channels_of(self.decoder.codec)}
+        return {"sample_rate": self.decoder.codec.sample_rate, "channels": self.decoder.codec.channels}
 
     async def scripts(self, work: Callable[..., _T], *arguments: object) -> _T:
         """Work on a text that may take a while, in a thread of its own."""
@@ -87,5 +86,5 @@ class House:
     def close(self) -> None:
         """End the threads."""
         self.desk.close()
-        self.decoder.close()
+        self.decoder.shut()
         self._writer.shutdown(cancel_futures=True)

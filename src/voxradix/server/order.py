@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from torch import Tensor
 
 from voxradix.audio import Container
 from voxradix.engine import Branch, Take, script
 from voxradix.errors import VoxradixError
+from voxradix.models.moss_local import Details
 from voxradix.sampling import Draw, Sampling
 from voxradix.server.body import SpeechBody
-from voxradix.server.desk import Order
+from voxradix.server.decoder import Decoder
+from voxradix.server.desk import Order, SpeechDetails
 from voxradix.server.fields import SpeechFields, VoiceName
 from voxradix.server.refusal import Refusal
 from voxradix.server.settings import Settings
@@ -21,21 +25,24 @@ MODEL = "voxradix"
 """The name that every server's model answers to, beside its own."""
 
 
-@dataclass(frozen=True, slots=True)
-class Details:
-    """What a prompt may say beside its text. No voice here takes any of it yet."""
-
-
-def details_of(body: SpeechBody) -> Details:
-    """The details of a prompt. Raises `Refusal` that names one that the voice does not take."""
-    for field, value, what in (
-        ("language", body.fields.language, "language"),
-        ("instructions", body.fields.instructions, "instructions"),
-        ("reference", body.reference, "reference recording"),
+async def details_of(body: SpeechBody, voice: Voice, decoder: Decoder) -> SpeechDetails:
+    """What a prompt says beside its text. Raises `Refusal` that names what the voice does not take."""
+    fields = body.fields
+    for field, place, value in (
+        ("language", "language", fields.language),
+        ("instructions", "instruction", fields.instructions),
+        ("reference", "references", body.reference),
     ):
-        if value is not None:
-            raise Refusal(400, f"this voice takes no {what}; leave {field} out", param=field)
-    return Details()
+        if value is not None and not voice.takes(place):
+            raise Refusal(400, f"{field} is given, and voice {voice.name!r} takes none; leave it out", param=field)
+    details = Details(language=fields.language, instruction=fields.instructions)
+    references: tuple[Tensor, ...] | None = None
+    if body.reference is not None:
+        try:
+            references = (await decoder.run(voice.reference, body.reference),)
+        except VoxradixError as error:
+            raise Refusal(400, str(error), param="reference") from None
+    return SpeechDetails(details if details.given() else None, references)
 
 
 def require_model(name: str, voice: Voice) -> None:
@@ -105,7 +112,9 @@ def checked(fields: SpeechFields, voice: Voice, settings: Settings) -> None:
         raise Refusal(400, "new_only is for a reply that goes on from a take; name one in take", param="new_only")
 
 
-def order_of(fields: SpeechFields, after: Take | Branch | None, voice: Voice, salt: str) -> Order:
+def order_of(
+    fields: SpeechFields, details: SpeechDetails, after: Take | Branch | None, voice: Voice, salt: str
+) -> Order:
     """What the engine is asked for. For a long text it takes a while: not for an event loop.
 
     Raises `Refusal` when the text cannot be spoken.
@@ -117,7 +126,7 @@ def order_of(fields: SpeechFields, after: Take | Branch | None, voice: Voice, sa
     take = after.take if isinstance(after, Branch) else after
     seed = fields.seed
     if seed is None:
-        seed = 0 if take is None else take.seed + lines.anew
+        seed = 0 if take is None else take.seed + (lines.own and isinstance(after, Branch))
     return Order(
         script=lines,
         after=after,
@@ -125,6 +134,7 @@ def order_of(fields: SpeechFields, after: Take | Branch | None, voice: Voice, sa
         seed=seed,
         max_frames=fields.max_frames,
         salt=salt,
+        details=details,
     )
 
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from voxradix.audio import Container
-from voxradix.server.decoder import channels_of
+from voxradix.server.decoder import Sounding
 from voxradix.server.desk import Order
 from voxradix.server.fields import SpeechFields
 from voxradix.server.house import House
@@ -159,7 +159,7 @@ class Reply(Response):
             "Reused-Generated-Rows": begun.reused_generated_rows,
             "Kept-Frames": len(begun.kept),
             "Sample-Rate": self.codec.sample_rate,
-            "Channels": channels_of(self.codec),
+            "Channels": self.codec.channels,
         }
         if begun.first_frame_seconds is not None:
             about["First-Frame-Ms"] = round(1000 * begun.first_frame_seconds, 2)
@@ -178,11 +178,19 @@ class Reply(Response):
         await self.send({"type": "http.response.body", "body": data, "more_body": more})
 
     async def voice(self, voicing: Voicing) -> None:
-        """Bring one take from its frames to the reader's ears, in pieces that grow with the reader's lead."""
-        begun, lead, rate = voicing.begun, Lead(), self.house.desk.voice.frame_rate
-        skip = len(begun.kept) if self.job.fields.new_only else 0
-        sounding = self.house.decoder.open(self.job.container, skip)
-        codes, news, over = begun.kept, voicing.news, False
+        """Bring one take from its frames to the reader's ears."""
+        skip = len(voicing.begun.kept) if self.job.fields.new_only else 0
+        sounding = await self.house.decoder.open(self.job.container, skip)
+        try:
+            await self._sound(voicing, sounding, skip)
+        finally:
+            await asyncio.shield(asyncio.ensure_future(self.house.decoder.close(sounding)))
+        await self.done(voicing)
+
+    async def _sound(self, voicing: Voicing, sounding: Sounding, skip: int) -> None:
+        """Send a take's audio in pieces that grow with the reader's lead; the first ``skip`` frames are not heard."""
+        codes, lead, rate = voicing.begun.kept, Lead(), self.house.desk.voice.frame_rate
+        news, over = voicing.news, False
         while not over:
             for each in news:
                 match each:
@@ -214,7 +222,6 @@ class Reply(Response):
                 # what is in hand must not wait longer than the reader has to listen to
                 patience = max(lead.seconds(monotonic()), FIRST_SECONDS) if len(codes) and lead.begun else None
                 news = await voicing.mailbox.take(patience)
-        await self.done(voicing)
 
     async def _until_over(self, receive: Receive) -> None:
         """Speak, until that is done or there is no use in going on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import monotonic
 
+from voxradix.audio import MossCodec
 from voxradix.cache import Run
 from voxradix.server.house import House
 
@@ -35,7 +36,11 @@ def voice_list(house: House) -> dict[str, object]:
             "stop_top_p": sampling.stop.top_p,
             "stop_top_k": sampling.stop.top_k,
         },
-        "accepts": {"language": False, "instructions": False, "reference": False},
+        "accepts": {
+            "language": voice.takes("language"),
+            "instructions": voice.takes("instruction"),
+            "reference": voice.takes("references") and isinstance(codec, MossCodec),
+        },
     }
     return {"object": "list", "data": [about]}
 
@@ -76,7 +81,7 @@ def stats(house: House) -> dict[str, object]:
         "status": house.status,
         "waiting": now.waiting,
         "running": now.running,
-        "max_batch": house.max_batch,
+        "max_batch": house.settings.max_batch,
         "queue": house.settings.queue,
         "requests": totals.requests,
         "refused": measures.refused_count,

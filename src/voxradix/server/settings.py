@@ -13,6 +13,7 @@ class Settings:
     """What a server allows.
 
     Attributes:
+        max_batch: Takes that the engine computes at once.
         queue: Takes that may wait beside those the engine runs; with more, requests are refused.
         readers: Replies that may be on their way at once, those included whose audio is made and not yet read.
         max_takes: Finished takes that are kept; the least recently used one goes first.
@@ -27,6 +28,7 @@ class Settings:
         loopback: Whether the server listens on this machine alone.
     """
 
+    max_batch: int = 16
     queue: int = 64
     readers: int = 1024
     max_takes: int = 256

@@ -14,22 +14,30 @@ from voxradix.models.moss_local.linear import LANES, padded, widened
 BLOCK = 64
 """Keys are taken in blocks of this many; a context is padded to whole blocks."""
 
+_QUERIES = 32
+"""A sequence's new rows are taken so many at a time: every block of keys needs its own copy of them."""
+
 
 class KVStore:
-    """Keys and values of every slot and layer, float32 [layers, kv_heads, slots + 2, head_dim widened] each.
+    """Keys and values of every slot and layer, [layers, kv_heads, slots + 2, head_dim widened] each.
 
     Two slots lie beyond the pool: ``null`` is never written and stands where a context is padded, ``waste``
     takes what padding rows write.
     """
 
-    def __init__(self, config: BackboneConfig, slots: int, device: torch.device) -> None:
+    def __init__(self, config: BackboneConfig, slots: int, device: torch.device, dtype: torch.dtype) -> None:
         """A store of zeros."""
         width = -(-config.head_dim // LANES) * LANES
         shape = (config.layers, config.kv_heads, slots + 2, width)
-        self.keys = torch.zeros(shape, dtype=torch.float32, device=device)
-        self.values = torch.zeros(shape, dtype=torch.float32, device=device)
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.values = torch.zeros(shape, dtype=dtype, device=device)
         self.null = slots
         self.waste = slots + 1
+
+    def write(self, layer: int, slots: Tensor, keys: Tensor, values: Tensor) -> None:
+        """Write one layer's keys and values [R, kv_heads, head_dim] of the rows at slots int64 [R]."""
+        for store, new in ((self.keys, keys), (self.values, values)):
+            store[layer].index_copy_(1, slots, widened(new).transpose(0, 1).to(store.dtype))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +78,8 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, placement: Placement, ma
 
     Args:
         query: float32 [S * T, heads, head_dim], rotated and scaled.
-        keys: One layer's keys, float32 [kv_heads, slots, head_dim widened]; values likewise.
-        values: One layer's values.
+        keys: One layer's keys, [kv_heads, slots, head_dim widened] in the store's type.
+        values: One layer's values, likewise.
         placement: Where the rows stand.
         mask: ``placement.mask(heads // kv_heads)``.
 
@@ -79,18 +87,25 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, placement: Placement, ma
         float32 [S * T, heads * head_dim].
     """
     sequences, length = placement.positions.shape
-    kv_heads, _, width = keys.shape
-    blocks = placement.context.shape[1] // BLOCK
-    group = query.shape[1] // kv_heads
-    used = length * group
+    kv_heads, group = keys.shape[0], query.shape[1] // keys.shape[0]
     slots = placement.context.flatten()
-    key_blocks = keys.index_select(1, slots).view(kv_heads * sequences * blocks, BLOCK, width)
-    value_blocks = values.index_select(1, slots).view(kv_heads * sequences * blocks, BLOCK, width)
+    key_blocks, value_blocks = (
+        store.index_select(1, slots).to(torch.float32).view(-1, BLOCK, store.shape[2]) for store in (keys, values)
+    )
+    queries = widened(query).view(sequences, length, kv_heads, group, -1).split(_QUERIES, dim=1)
+    starts = range(0, length * group, _QUERIES * group)
+    masks = (mask[:, :, start : start + _QUERIES * group] for start in starts)
+    mixed = [_mixed(part, key_blocks, value_blocks, seen) for part, seen in zip(queries, masks, strict=True)]
+    return torch.cat(mixed, dim=1)[..., : query.shape[2]].reshape(sequences * length, -1)
+
+
+def _mixed(query: Tensor, key_blocks: Tensor, value_blocks: Tensor, mask: Tensor) -> Tensor:
+    """The values that queries [S, T, kv_heads, G, width] find in blocks [kv_heads * S * L / BLOCK, BLOCK, width]."""
+    sequences, length, kv_heads, group, width = query.shape
+    blocks, used = mask.shape[1], length * group
 
     # [S, T, kv, G, D] -> [kv, S, 1, T * G (padded), D]: the queries that share a KV head are rows of one product
-    head_dim = query.shape[2]
-    rows = widened(query).view(sequences, length, kv_heads, group, width).permute(2, 0, 1, 3, 4)
-    rows = rows.reshape(kv_heads, sequences, 1, used, width)
+    rows = query.permute(2, 0, 1, 3, 4).reshape(kv_heads, sequences, 1, used, width)
     rows = F.pad(rows, (0, 0, 0, padded(used) - used))
     tiles = rows.expand(-1, -1, blocks, -1, -1).reshape(kv_heads * sequences * blocks, -1, width)
 
@@ -101,5 +116,5 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, placement: Placement, ma
     total, norm = parts[:, :, 0], sums[:, :, 0]
     for block in range(1, blocks):
         total, norm = total + parts[:, :, block], norm + sums[:, :, block]
-    mixed = (total / norm)[:, :, :used].view(kv_heads, sequences, length, group, width)[..., :head_dim]
-    return mixed.permute(1, 2, 0, 3, 4).reshape(sequences * length, -1)
+    mixed = (total / norm)[:, :, :used].view(kv_heads, sequences, length, group, width)
+    return mixed.permute(1, 2, 0, 3, 4).flatten(2, 3)

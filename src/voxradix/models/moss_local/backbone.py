@@ -9,8 +9,8 @@ from torch import Tensor
 
 from voxradix.models.moss_local.attention import KVStore, Placement, attend
 from voxradix.models.moss_local.config import BackboneConfig
-from voxradix.models.moss_local.linear import Linear, widened
-from voxradix.models.moss_local.weights import Weights
+from voxradix.models.moss_local.linear import Linear
+from voxradix.models.moss_local.weights import Source
 
 
 def silu(x: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ class RMSNorm:
 
     def __init__(self, weight: Tensor, eps: float) -> None:
         """A norm with a weight [width]."""
-        self._weight = weight
+        self._weight = weight.to(torch.float32)
         self._eps = eps
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ class RotaryTable:
 
 
 class _Layer:
-    def __init__(self, config: BackboneConfig, weights: Weights, index: int) -> None:
+    def __init__(self, config: BackboneConfig, weights: Source, index: int) -> None:
         prefix = f"transformer.layers.{index}"
         hidden, width = config.hidden, config.head_dim
         self._config = config
@@ -78,15 +78,17 @@ class _Layer:
         self._mlp_norm = RMSNorm(weights.take(f"{prefix}.post_attention_layernorm.weight", hidden), config.rms_eps)
         self._query_norm = RMSNorm(weights.take(f"{prefix}.self_attn.q_norm.weight", width), config.rms_eps)
         self._key_norm = RMSNorm(weights.take(f"{prefix}.self_attn.k_norm.weight", width), config.rms_eps)
-        sizes = {"q": config.heads, "k": config.kv_heads, "v": config.kv_heads}
-        projections = [
-            weights.take(f"{prefix}.self_attn.{name}_proj.weight", heads * width, hidden)
-            for name, heads in sizes.items()
-        ]
-        self._qkv = Linear(torch.cat(projections))
+
+        def stacked(outputs: dict[str, int]) -> Tensor:
+            """Projections of one input, as one weight; the parts are free again when it is made."""
+            return torch.cat(
+                [weights.take(f"{prefix}.{name}_proj.weight", count, hidden) for name, count in outputs.items()]
+            )
+
+        heads = {"q": config.heads, "k": config.kv_heads, "v": config.kv_heads}
+        self._qkv = Linear(stacked({f"self_attn.{name}": count * width for name, count in heads.items()}))
         self._out = Linear(weights.take(f"{prefix}.self_attn.o_proj.weight", hidden, config.heads * width))
-        gates = [weights.take(f"{prefix}.mlp.{name}_proj.weight", config.inner, hidden) for name in ("gate", "up")]
-        self._gate_up = Linear(torch.cat(gates))
+        self._gate_up = Linear(stacked({"mlp.gate": config.inner, "mlp.up": config.inner}))
         self._down = Linear(weights.take(f"{prefix}.mlp.down_proj.weight", hidden, config.inner))
 
     def __call__(self, x: Tensor, place: Placement, mask: Tensor, rotation: Rotation, kv: KVStore) -> Tensor:
@@ -95,10 +97,8 @@ class _Layer:
         query, key, value = qkv.split((heads, kv_heads, kv_heads), dim=1)
         query = rotation.half_split(self._query_norm(query)) * width**-0.5
         key = rotation.half_split(self._key_norm(key))
-        keys, values = kv.keys[self._index], kv.values[self._index]
-        keys.index_copy_(1, place.slots, widened(key).transpose(0, 1))
-        values.index_copy_(1, place.slots, widened(value).transpose(0, 1))
-        x = x + self._out(attend(query, keys, values, place, mask))
+        kv.write(self._index, place.slots, key, value)
+        x = x + self._out(attend(query, kv.keys[self._index], kv.values[self._index], place, mask))
         gate, up = self._gate_up(self._mlp_norm(x)).chunk(2, dim=-1)
         return x + self._down(silu(gate) * up)
 
@@ -106,11 +106,11 @@ class _Layer:
 class Backbone:
     """The transformer over a sequence's rows."""
 
-    def __init__(self, config: BackboneConfig, weights: Weights, device: torch.device) -> None:
+    def __init__(self, config: BackboneConfig, weights: Source) -> None:
         """Take the backbone's weights."""
         self._layers = [_Layer(config, weights, index) for index in range(config.layers)]
         self._norm = RMSNorm(weights.take("transformer.norm.weight", config.hidden), config.rms_eps)
-        self._rotary = RotaryTable(config.positions, config.head_dim, config.rope_theta, device)
+        self._rotary = RotaryTable(config.positions, config.head_dim, config.rope_theta, weights.device)
         self._group = config.heads // config.kv_heads
 
     def __call__(self, x: Tensor, place: Placement, kv: KVStore) -> Tensor:

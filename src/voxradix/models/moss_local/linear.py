@@ -35,10 +35,13 @@ def widened(x: Tensor) -> Tensor:
 
 
 class Linear:
-    """``x @ weight.T + bias`` for x float32 [R, K], R a multiple of `ROWS`, to [R, N]."""
+    """``x @ weight.T + bias`` for x float32 [R, K], R a multiple of `ROWS`, to float32 [R, N].
+
+    With a bfloat16 or float16 weight the product alone is computed in that type.
+    """
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
-        """Keep or pack a weight [N, K]; the choice is made by its shape, once."""
+        """Keep or pack a weight [N, K]; the choice is made by its shape and type, once."""
         self._outputs = weight.shape[0]
         wide = widened(widened(weight).t()).t().contiguous()
         self._bias = None if bias is None else widened(bias)
@@ -50,15 +53,17 @@ class Linear:
         x = widened(x)
         product: Tensor
         if self._weight is not None:
-            product = F.linear(x, self._weight, self._bias)
+            product = F.linear(x.to(self._weight.dtype), self._weight, self._bias).to(torch.float32)
         else:
             product = torch.ops.mkldnn._linear_pointwise(x, self._packed, self._bias, "none", [], "")
         return product[:, : self._outputs]
 
 
 def _pack(weight: Tensor) -> Tensor | None:
-    """The weight in oneDNN's own layout, or None where the plain product serves (small, or no oneDNN)."""
-    if weight.numel() < _PACK_FROM or weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+    """The weight in oneDNN's own layout, or None where the plain product serves (small, half, or no oneDNN)."""
+    if weight.numel() < _PACK_FROM or weight.dtype != torch.float32:
+        return None
+    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return None
     try:
         packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, None)

@@ -13,7 +13,7 @@ from voxradix.models.moss_local.backbone import RotaryTable, Rotation, silu
 from voxradix.models.moss_local.config import LocalConfig, MossLocalConfig
 from voxradix.models.moss_local.embedding import RowEmbedding
 from voxradix.models.moss_local.linear import Linear
-from voxradix.models.moss_local.weights import Weights
+from voxradix.models.moss_local.weights import Source
 
 
 class Chooser(Protocol):
@@ -48,13 +48,13 @@ class _LocalCache:
 
 
 class _Block:
-    def __init__(self, config: LocalConfig, weights: Weights, index: int) -> None:
+    def __init__(self, config: LocalConfig, weights: Source, index: int) -> None:
         prefix, hidden = f"local_transformer.h.{index}", config.hidden
 
         def norm(name: str) -> tuple[Tensor, Tensor]:
             return (
-                weights.take(f"{prefix}.{name}.weight", hidden),
-                weights.take(f"{prefix}.{name}.bias", hidden),
+                weights.take(f"{prefix}.{name}.weight", hidden).to(torch.float32),
+                weights.take(f"{prefix}.{name}.bias", hidden).to(torch.float32),
             )
 
         def linear(name: str, outputs: int, inputs: int) -> Linear:
@@ -88,15 +88,13 @@ class _Block:
 class FrameDecoder:
     """Decodes one frame from a hidden state: the stop decision, then the codes one after the other."""
 
-    def __init__(
-        self, config: MossLocalConfig, weights: Weights, embedding: RowEmbedding, device: torch.device
-    ) -> None:
+    def __init__(self, config: MossLocalConfig, weights: Source, embedding: RowEmbedding) -> None:
         """Take the local transformer's weights; the code heads are the embedding's own tables."""
         local = config.local
         self._config = local
         self._blocks = [_Block(local, weights, index) for index in range(local.layers)]
-        self._norm_weight = weights.take("local_transformer.ln_f.weight", local.hidden)
-        self._norm_bias = weights.take("local_transformer.ln_f.bias", local.hidden)
+        self._norm_weight = weights.take("local_transformer.ln_f.weight", local.hidden).to(torch.float32)
+        self._norm_bias = weights.take("local_transformer.ln_f.bias", local.hidden).to(torch.float32)
         if config.binary_stop_head:
             stop = weights.take("local_text_lm_head.weight", 2, local.hidden)
         else:
@@ -105,8 +103,8 @@ class FrameDecoder:
         self._code_heads = [Linear(embedding.code_table(k)) for k in range(config.codebooks)]
         self._embedding = embedding
         self._codebooks = config.codebooks
-        table = RotaryTable(config.codebooks, local.head_dim, local.rope_base, device)
-        self._rotations = [table.at(torch.tensor([k], device=device)) for k in range(config.codebooks)]
+        table = RotaryTable(config.codebooks, local.head_dim, local.rope_base, weights.device)
+        self._rotations = [table.at(torch.tensor([k], device=weights.device)) for k in range(config.codebooks)]
 
     def __call__(self, hidden: Tensor, chooser: Chooser) -> Frames:
         """Decode the frame that follows each hidden state, float32 [R, hidden]."""

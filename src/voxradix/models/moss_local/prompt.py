@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -56,9 +56,24 @@ class Details:
     sound_event: str | None = None
     ambient_sound: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse a value of another type."""
+        for name, value in self.given().items():
+            if name == "tokens" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise VoxradixError(f"tokens is {value!r}; it must be a number of frames, at least 1")
+            if name != "tokens" and not isinstance(value, str):
+                raise VoxradixError(f"{name} is {value!r}; it must be text")
+
+    def given(self) -> dict[str, object]:
+        """The values that are not missing, by name."""
+        return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
+
     def filled(self, segment: str) -> str:
         """A template segment with these values in its fields."""
         return _FIELD.sub(lambda field: _written(getattr(self, field[1])), segment)
+
+
+NO_DETAILS = Details()
 
 
 def prompt_rows(
@@ -67,7 +82,7 @@ def prompt_rows(
     config: MossLocalConfig,
     encode: Encode,
     template: Sequence[str] = TEMPLATE,
-    details: Details = Details(),
+    details: Details = NO_DETAILS,
     references: Sequence[Tensor] = (),
     continuation: Tensor | None = None,
 ) -> Tensor:

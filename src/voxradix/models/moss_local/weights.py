@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -18,68 +18,108 @@ from voxradix.files import read_json
 
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
-_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+"""What checkpoints hold and models compute in."""
+
+
+class Source(Protocol):
+    """Where a model takes its tensors from.
+
+    Attributes:
+        device: Where they are put.
+        dtype: What products compute in: float32, bfloat16 or float16.
+        elements: Of the tensors taken so far.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+    elements: int
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """A tensor in ``dtype`` on ``device``; it has ``shape``."""
+
+    def digest(self) -> bytes:
+        """What tells the tensors taken so far from any others."""
+
+
+class Outline:
+    """Tensors without contents, on the meta device: what a model of some configuration would take.
+
+    Attributes:
+        shapes: Name and shape of each tensor taken, in that order.
+    """
+
+    def __init__(self, dtype: torch.dtype = torch.float32) -> None:
+        """An outline of weights in ``dtype``."""
+        self.device = torch.device("meta")
+        self.dtype = dtype
+        self.elements = 0
+        self.shapes: dict[str, tuple[int, ...]] = {}
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """Note a tensor and give one of its shape."""
+        self.shapes[name] = shape
+        tensor = torch.empty(shape, dtype=self.dtype, device=self.device)
+        self.elements += tensor.numel()
+        return tensor
+
+    def digest(self) -> bytes:
+        """SHA-256 of names and shapes."""
+        return hashlib.sha256(repr(self.shapes).encode()).digest()
 
 
 class Weights:
-    """Named tensors, read one by one as they are taken; a context manager that holds the files open.
+    """The tensors of a checkpoint directory, read one by one as they are taken.
 
-    Raises `VoxradixError` that names the file or tensor which is missing, unreadable or misshapen.
+    Each file is mapped only while one of its tensors is copied, so no more of the checkpoint is in memory than the
+    model and that tensor. Raises `VoxradixError` that names the file or tensor which is missing, unreadable or
+    misshapen.
     """
 
-    def __init__(self, directory: Path) -> None:
-        """Open the files of a checkpoint directory."""
-        self._files = ExitStack()
-        self._where: dict[str, Any] = {}
-        self._untaken: set[str] = set()
-        self.elements = 0  # of the tensors taken so far
-        self._contents = hashlib.sha256()
-        self._directory = directory
-        with ExitStack() as guard:
-            guard.callback(self._files.close)
-            for path, names in _files(directory).items():
-                file = self._open(path)
-                held = set(file.keys())
-                for name in held if names is None else names:
-                    if name not in held:
-                        raise VoxradixError(f"{path} lacks tensor {name}, which the index says it holds")
-                    self._where[name] = file
-            self._untaken = set(self._where)
-            guard.pop_all()
-
-    def __enter__(self) -> Weights:
-        """Hold the files open until the end of the block."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    def __init__(
+        self, directory: Path, *, device: torch.device | None = None, dtype: torch.dtype = torch.float32
     ) -> None:
-        """Close the files."""
-        self._files.close()
+        """Look into the files of a checkpoint directory; tensors are to be put on ``device`` in ``dtype``."""
+        self.device = device or torch.device("cpu")
+        self.dtype = dtype
+        self.elements = 0
+        self._directory = directory
+        self._contents = hashlib.sha256()
+        self._where: dict[str, Path] = {}
+        for path, names in _files(directory).items():
+            with _opened(path) as file:
+                held = set(file.keys())
+            for name in held if names is None else names:
+                if name not in held:
+                    raise VoxradixError(f"{path} lacks tensor {name}, which the index says it holds")
+                self._where[name] = path
+        self._untaken = set(self._where)
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """Read a tensor as float32; it must have ``shape``."""
+        """Read a tensor in ``dtype``; it must have ``shape``."""
         if name not in self._where:
             raise VoxradixError(
                 f"{self._directory} holds no tensor {name}; the model needs it with shape {list(shape)}"
             )
-        try:
-            tensor: Tensor = self._where[name].get_tensor(name)
-        except (SafetensorError, OSError) as error:
-            raise VoxradixError(f"{self._directory}: tensor {name} cannot be read: {error}") from None
-        if tuple(tensor.shape) != shape:
-            raise VoxradixError(
-                f"{self._directory}: tensor {name} has shape {list(tensor.shape)}; config.json asks for {list(shape)}"
-            )
-        if tensor.dtype not in _DTYPES:
-            raise VoxradixError(
-                f"{self._directory}: tensor {name} is {tensor.dtype}; float32, bfloat16 or float16 load"
-            )
-        self._untaken.discard(name)
-        self.elements += tensor.numel()
-        self._contents.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        self._contents.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
-        return tensor.to(torch.float32, copy=True)  # its own memory: the file may change or go
+        with _opened(self._where[name]) as file:
+            try:
+                tensor: Tensor = file.get_tensor(name)
+            except (SafetensorError, OSError) as error:
+                raise VoxradixError(f"{self._directory}: tensor {name} cannot be read: {error}") from None
+            if tuple(tensor.shape) != shape:
+                raise VoxradixError(
+                    f"{self._directory}: tensor {name} has shape {list(tensor.shape)}; "
+                    f"config.json asks for {list(shape)}"
+                )
+            if tensor.dtype not in DTYPES:
+                raise VoxradixError(
+                    f"{self._directory}: tensor {name} is {tensor.dtype}; float32, bfloat16 or float16 load"
+                )
+            self._untaken.discard(name)
+            self.elements += tensor.numel()
+            self._contents.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+            self._contents.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
+            return tensor.to(self.device, self.dtype, copy=True)  # its own memory: the file may change or go
 
     def digest(self) -> bytes:
         """SHA-256 of the tensors taken so far: names, types, shapes and contents, in the order they were taken."""
@@ -95,13 +135,17 @@ class Weights:
             names = ", ".join(sorted(self._untaken)[:5])
             warnings.warn(f"{self._directory}: {len(self._untaken)} tensors are not used: {names}", stacklevel=2)
 
-    def _open(self, path: Path) -> Any:
-        try:
-            return self._files.enter_context(safe_open(path, framework="pt"))
-        except FileNotFoundError:
-            raise VoxradixError(f"{path} does not exist") from None
-        except (SafetensorError, OSError, ValueError) as error:
-            raise VoxradixError(f"{path} is not a readable safetensors file: {error}") from None
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        file = safe_open(path, framework="pt")
+    except FileNotFoundError:
+        raise VoxradixError(f"{path} does not exist") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise VoxradixError(f"{path} is not a readable safetensors file: {error}") from None
+    with file:
+        yield file
 
 
 def _files(directory: Path) -> dict[Path, list[str] | None]:

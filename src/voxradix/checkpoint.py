@@ -1,0 +1,192 @@
+"""A checkpoint: the files of a voice, found by name, in a directory or on the hub.
+
+What differs between voices is said by files in the directory: config.json and weights (the model), tokenizer.json,
+generation_config.json (sampling defaults), voice.json (front end, prompt template, codec, what it was trained for).
+A released checkpoint has no voice.json and takes the released model's defaults.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer
+
+from voxradix import hub
+from voxradix.audio import Codec, load_codec, load_moss_codec
+from voxradix.errors import VoxradixError
+from voxradix.files import read_json
+from voxradix.models.moss_local import MossLocalConfig, read_config
+from voxradix.sampling import Draw, Sampling
+
+_BUNDLED = Path(__file__).parent / "voices"
+_MAX_FRAMES = 4096
+"""The released model's budget: its card's ``max_new_tokens``, 5.5 minutes at 12.5 frames a second."""
+
+
+def bundled_voices() -> list[str]:
+    """The names of the voices in the package."""
+    return sorted(path.parent.name for path in _BUNDLED.glob("*/voice.json"))
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The files of a voice. Nothing is loaded before it is asked for; what cannot be used raises `VoxradixError`.
+
+    Attributes:
+        name: The bundled voice's name, the directory's, or the hub's.
+        directory: Where the files are.
+        bundled: Whether it came with the package.
+        settings: The parsed voice.json, empty without one.
+        codec: A codec's directory or name on the hub, in place of the one the checkpoint names.
+        offline: Whether the hub must not be asked.
+        trust_remote_code: Whether code that lies beside a codec's weights may run.
+    """
+
+    name: str
+    directory: Path
+    bundled: bool
+    settings: Mapping[str, object]
+    codec: str | None
+    offline: bool
+    trust_remote_code: bool
+
+    @cached_property
+    def config(self) -> MossLocalConfig:
+        """The model's configuration."""
+        return read_config(self.directory)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer. It knows no added token: the string of one is text like any other."""
+        path = self.directory / "tokenizer.json"
+        if not path.is_file():
+            raise VoxradixError(f"{self.directory} has no tokenizer.json; without one, give prompt rows, not text")
+        try:
+            tokenizer = Tokenizer.from_str(json.dumps({**read_json(path), "added_tokens": []}))
+        except VoxradixError:
+            raise
+        except Exception as error:  # the library raises a bare Exception
+            raise VoxradixError(f"{path} is not a readable tokenizer: {error}") from None
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+
+    @cached_property
+    def sampling(self) -> Sampling:
+        """How frames are drawn unless a request says otherwise: the model card's values where nothing is said."""
+        card = Sampling()
+
+        def draw(prefix: str, default: Draw) -> Draw:
+            return Draw(
+                temperature=self._number(f"{prefix}_temperature", default.temperature),
+                top_p=self._number(f"{prefix}_top_p", default.top_p),
+                top_k=self._whole(f"{prefix}_top_k", default.top_k, least=0),
+            )
+
+        penalty = self._number("audio_repetition_penalty", card.repetition_penalty)
+        try:
+            return Sampling(draw("text", card.stop), draw("audio", card.codes), penalty)
+        except VoxradixError as error:
+            raise VoxradixError(f"{self._generation}: {error}") from None
+
+    @cached_property
+    def max_frames(self) -> int:
+        """The frames a request may have unless it says otherwise."""
+        return self._whole("max_new_frames", _MAX_FRAMES, least=1)
+
+    def load_codec(self, device: torch.device) -> Codec:
+        """Load the codec: the one that was named, else the voice's own, else the one config.json names."""
+        own = self.settings.get("codec")
+        if self.codec is None and own is not None:
+            if not isinstance(own, str) or own in ("", ".", "..") or Path(own).name != own or "\0" in own:
+                raise VoxradixError(f"{self.directory / 'voice.json'}: codec is {own!r}; it must be a directory in it")
+            return load_codec(self.directory / own)
+        self.require_trust()
+        directory = self._codec_directory(self.codec or self._named_codec())
+        return load_moss_codec(directory, codebooks=self.config.codebooks, trust_remote_code=True, device=device)
+
+    def require_trust(self) -> None:
+        """Raise `VoxradixError` if the codec brings code of its own and the user has not said that it may run."""
+        if self.trust_remote_code or (self.codec is None and "codec" in self.settings):
+            return
+        raise VoxradixError(
+            f"the codec {self.codec or self._named_codec()} is run by Python code that lies beside its weights; read "
+            "that and, if you trust it, allow it with --trust-remote-code (in Python, trust_remote_code=True)"
+        )
+
+    def _named_codec(self) -> str:
+        path = self.directory / "config.json"
+        name = read_json(path).get("audio_tokenizer_name_or_path")
+        if not isinstance(name, str) or not name:
+            raise VoxradixError(
+                f"{self.directory} names no codec, in voice.json or as audio_tokenizer_name_or_path in config.json, so "
+                "its frames cannot be made sound; name one with --codec"
+            )
+        return name
+
+    def _codec_directory(self, name: str) -> Path:
+        for directory in (Path(name), self.directory / name):
+            if directory.is_dir():
+                return directory
+        if not hub.is_hub_name(name):
+            raise VoxradixError(f"the codec {name!r} is neither a directory nor a name on the hub (owner/name)")
+        return hub.fetch(name, hub.CODEC_FILES, offline=self.offline)
+
+    @property
+    def _generation(self) -> Path:
+        return self.directory / "generation_config.json"
+
+    @cached_property
+    def _defaults(self) -> Mapping[str, object]:
+        return read_json(self._generation) if self._generation.exists() else {}
+
+    def _number(self, name: str, default: float) -> float:
+        value = self._defaults.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**53:
+            raise VoxradixError(f"{self._generation}: {name} is {value!r}; it must be a finite number")
+        return float(value)
+
+    def _whole(self, name: str, default: int, *, least: int) -> int:
+        value = self._number(name, default)
+        if value != int(value) or value < least:
+            raise VoxradixError(
+                f"{self._generation}: {name} is {value:g}; it must be a whole number of at least {least}"
+            )
+        return int(value)
+
+
+def find_checkpoint(
+    name: str | Path,
+    *,
+    revision: str | None = None,
+    offline: bool = False,
+    codec: str | None = None,
+    trust_remote_code: bool = False,
+) -> Checkpoint:
+    """Find a bundled voice by name, a checkpoint directory by path, or a checkpoint on the hub as "owner/name".
+
+    The hub's files are fetched, those that are needed and not there yet; ``revision`` is a branch, tag or commit
+    there. Raises `VoxradixError` when there is no such checkpoint.
+    """
+    if not isinstance(name, str | Path):
+        raise VoxradixError(f"the voice is {name!r}; it must be a bundled voice's name or a checkpoint directory")
+    bundled = isinstance(name, str) and name in bundled_voices()
+    directory = _BUNDLED / name if bundled else Path(name)
+    title = directory.resolve().name
+    if not directory.is_dir():
+        if not hub.is_hub_name(str(name)):
+            known = ", ".join(bundled_voices())
+            raise VoxradixError(
+                f"{str(name)!r} is neither a bundled voice ({known}) nor a checkpoint directory, nor a name on the hub "
+                "(owner/name)"
+            )
+        directory, title = hub.fetch(str(name), hub.MODEL_FILES, revision=revision, offline=offline), str(name)
+    elif revision is not None:
+        raise VoxradixError(f"revision is {revision!r}, but {directory} is a directory; only the hub has revisions")
+    settings = read_json(directory / "voice.json") if (directory / "voice.json").exists() else {}
+    return Checkpoint(title, directory, bundled, settings, codec, offline, trust_remote_code)
