@@ -19,7 +19,8 @@ import torch
 
 from tests.requests import patch_frames
 from tests.serving import TEXT, error_of, events, raw_request, running, until
-from voxradix import Engine
+from voxradix import Engine, VoxradixError
+from voxradix.cli.serve import require_server
 from voxradix.engine import Request, StepReport
 from voxradix.engine.decode import NOT_FINITE
 from voxradix.engine.loop import StepLoop
@@ -360,3 +361,9 @@ def test_an_address_that_is_taken_is_one_line_and_exit_code_2() -> None:
         )
     assert result.returncode == 2 and result.stdout == ""
     assert result.stderr.count("\n") == 1 and "cannot listen on 127.0.0.1" in result.stderr
+
+
+def test_without_its_libraries_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    with pytest.raises(VoxradixError, match=r'pip install "voxradix\[serve\]"'):
+        require_server()
