@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import soundfile
+import torch
 from torch import Tensor
 
 _UNKNOWN = 0xFFFFFFFF
@@ -53,13 +54,9 @@ class Container:
             return _Encoded(RAW, sample_rate, channels, _wav_header(sample_rate, channels))
         return _Encoded(self, sample_rate, channels, b"")
 
-    def whole(self, samples: Tensor, sample_rate: int) -> bytes:
-        """A file of samples that are all there; its header knows their number."""
-        buffer = io.BytesIO()
-        soundfile.write(
-            buffer, samples.numpy(), sample_rate, format=self.format, subtype=self.subtype, endian=self.endian
-        )
-        return buffer.getvalue()
+    def whole_writer(self, sample_rate: int) -> Writer:
+        """A writer that gives all of the file at its end, with a header that knows its length."""
+        return _Whole(self, sample_rate)
 
 
 RAW = Container("pcm", "audio/pcm", "RAW", "PCM_16")
@@ -114,6 +111,32 @@ class _Encoded:
     def _taken(self) -> bytes:
         header, self._header = self._header, b""
         return header + self._sink.taken()
+
+
+class _Whole:
+    """Keeps samples until all are there."""
+
+    def __init__(self, container: Container, sample_rate: int) -> None:
+        self._container = container
+        self._sample_rate = sample_rate
+        self._samples: list[Tensor] = []
+
+    def write(self, samples: Tensor) -> bytes:
+        self._samples.append(samples)
+        return b""
+
+    def end(self) -> bytes:
+        kind = self._container
+        buffer = io.BytesIO()
+        soundfile.write(
+            buffer,
+            torch.cat(self._samples).numpy(),
+            self._sample_rate,
+            format=kind.format,
+            subtype=kind.subtype,
+            endian=kind.endian,
+        )
+        return buffer.getvalue()
 
 
 class _Sink:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -77,8 +78,8 @@ def _speech(app: FastAPI, house: House) -> None:
         container = container_of(fields.response_format, house.containers)
         after = place_of(fields, house.shelf, salt)
         details = await details_of(body, voice, house.decoder)
-        order = await house.scripts(order_of, fields, details, after, voice, salt)
-        return reply_of(house, Job(fields, order, container))
+        order = partial(house.scripts, order_of, fields, details, after, voice, salt)
+        return reply_of(house, Job(fields, salt, order, container))
 
 
 def _takes(app: FastAPI, house: House) -> None:

@@ -10,19 +10,21 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from voxradix.audio import Codec, CodecStream, Container
+from voxradix.audio import Codec, CodecStream, Container, Writer
 from voxradix.errors import VoxradixError
 
 _T = TypeVar("_T")
+_PIECE = 12
+"""Frames of a whole file that are decoded at once: others wait for no more."""
 
 
 class Sounding:
     """The audio of one take on its way to a reader."""
 
-    def __init__(self, codec: Codec, container: Container, skip: int) -> None:
-        """Audio in a container; the first ``skip`` samples are left out. `VoxradixError` when the codec has no room."""
+    def __init__(self, codec: Codec, writer: Writer, skip: int) -> None:
+        """Audio for a writer, less its first ``skip`` samples. `VoxradixError` when the codec has no room."""
         self.stream: CodecStream = codec.stream()
-        self._writer = container.writer(codec.sample_rate, codec.channels)
+        self._writer = writer
         self._skip = skip
 
     def written(self, samples: Tensor, last: bool) -> bytes:
@@ -59,20 +61,18 @@ class Decoder:
         """Work that concerns the codec, in its thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
-    async def open(self, container: Container, skip: int = 0) -> Sounding:
+    async def open(self, writer: Writer, skip: int = 0) -> Sounding:
         """Begin the audio of a take, less its first ``skip`` frames, when the codec has room for it."""
         async with self._room:
             while True:
                 try:
-                    return await self.run(Sounding, self.codec, container, skip * self.codec.samples_per_frame)
+                    return await self.run(Sounding, self.codec, writer, skip * self.codec.samples_per_frame)
                 except VoxradixError:
                     await self._room.wait()
 
     async def close(self, sounding: Sounding) -> None:
-        """Give back what the audio of a take has held."""
-        await self.run(sounding.stream.close)
-        async with self._room:
-            self._room.notify()
+        """Give back what the audio of a take has held, even when the task that asks for it is cancelled."""
+        await asyncio.shield(asyncio.ensure_future(self._closed(sounding)))
 
     async def sound(self, sounding: Sounding, codes: Tensor, last: bool) -> bytes:
         """The bytes made ready by more codes int64 [k, codebooks]; after ``last``, all that are left."""
@@ -84,11 +84,22 @@ class Decoder:
 
     async def whole(self, container: Container, codes: Tensor, skip: int = 0) -> bytes:
         """The file of all frames of a take, less the first ``skip``."""
-        return await self.run(_whole, self.codec, container, codes, skip)
+        sounding = await self.open(container.whole_writer(self.codec.sample_rate), skip)
+        try:
+            for part in codes.split(_PIECE):
+                await self.sound(sounding, part, last=False)
+            return await self.sound(sounding, codes[:0], last=True)
+        finally:
+            await self.close(sounding)
 
     def shut(self) -> None:
         """End the thread."""
         self._thread.shutdown(cancel_futures=True)
+
+    async def _closed(self, sounding: Sounding) -> None:
+        await self.run(sounding.stream.close)
+        async with self._room:
+            self._room.notify()
 
     async def _passes(self) -> None:
         while self._waiting:
@@ -127,7 +138,3 @@ def _written(piece: _Piece, samples: Tensor) -> bytes | Exception:
         return piece.sounding.written(samples, piece.last)
     except Exception as error:
         return error
-
-
-def _whole(codec: Codec, container: Container, codes: Tensor, skip: int) -> bytes:
-    return container.whole(codec.decode(codes)[skip * codec.samples_per_frame :], codec.sample_rate)

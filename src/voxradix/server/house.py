@@ -65,7 +65,7 @@ class House:
         return {"sample_rate": self.decoder.codec.sample_rate, "channels": self.decoder.codec.channels}
 
     async def scripts(self, work: Callable[..., _T], *arguments: object) -> _T:
-        """Work on a text that may take a while, in a thread of its own."""
+        """Work on a text, which for a long one takes a while, in a thread of its own."""
         return await asyncio.get_running_loop().run_in_executor(self._writer, work, *arguments)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -31,10 +32,11 @@ class _Gone(Exception):  # noqa: N818 - nothing failed: there is nobody to answe
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a reply has to do."""
+    """What a reply has to do: the fields, the caller's salt, how the order comes about, and the kind of file."""
 
     fields: SpeechFields
-    order: Order
+    salt: str
+    order: Callable[[], Awaitable[Order]]
     container: Container
 
 
@@ -108,8 +110,9 @@ class Reply(Response):
         except Refusal as refusal:
             return await self._refuse(refusal, scope, receive, send)
         try:
+            order = await self.job.order()
             self.voicings = [Voicing(index, self) for index in range(count)]
-            house.desk.begin(self.job.order, [voicing.mailbox for voicing in self.voicings])
+            house.desk.begin(order, [voicing.mailbox for voicing in self.voicings])
             await self._until_over(receive)
             house.measures.spoken(monotonic() - began)
         except _Gone:
@@ -135,7 +138,7 @@ class Reply(Response):
         voicing.over = True
         self.house.admission.ended(1)
         if isinstance(news, Ended):
-            voicing.kept = KeptTake(voicing.name, self.job.order.salt, news.take, news.kept, news.unknown)
+            voicing.kept = KeptTake(voicing.name, self.job.salt, news.take, news.kept, news.unknown)
             self.house.shelf.keep(voicing.kept)
 
     async def send(self, message: Message) -> None:
@@ -180,11 +183,12 @@ class Reply(Response):
     async def voice(self, voicing: Voicing) -> None:
         """Bring one take from its frames to the reader's ears."""
         skip = len(voicing.begun.kept) if self.job.fields.new_only else 0
-        sounding = await self.house.decoder.open(self.job.container, skip)
+        writer = self.job.container.writer(self.codec.sample_rate, self.codec.channels)
+        sounding = await self.house.decoder.open(writer, skip)
         try:
             await self._sound(voicing, sounding, skip)
         finally:
-            await asyncio.shield(asyncio.ensure_future(self.house.decoder.close(sounding)))
+            await self.house.decoder.close(sounding)
         await self.done(voicing)
 
     async def _sound(self, voicing: Voicing, sounding: Sounding, skip: int) -> None:
