@@ -349,6 +349,20 @@ def test_a_server_that_stops_refuses_new_requests_and_cuts_what_does_not_end(num
         assert events(long.result().text)[-1]["error"]["code"] == "stopping"
 
 
+def test_audio_that_is_made_and_not_read_when_the_server_stops_is_told_to_be_cut(
+    numbers: Voice, patience: None
+) -> None:
+    with running(numbers) as server:
+        slow = raw_request(server, input=TEXT, max_frames=200, stream_format="sse")
+        until(lambda: server.house.desk.snapshot.totals.requests == 1)
+        server.house.cut.set()
+        data = b""
+        while not data.endswith(b"0\r\n\r\n"):
+            data += slow.recv(65536)
+        slow.close()
+        assert b'"code":"stopping"' in data and b"speech.audio.done" not in data
+
+
 def test_an_address_that_is_taken_is_one_line_and_exit_code_2() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

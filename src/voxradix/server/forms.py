@@ -120,6 +120,7 @@ class EventReply(Reply):
 
     async def done(self, voicing: Voicing) -> None:
         """Send the take's name and what it cost."""
+        voicing.told = True
         take = voicing.kept.take
         cached = take.reused_prompt_rows + take.reused_generated_rows
         usage = {
@@ -133,6 +134,7 @@ class EventReply(Reply):
 
     async def failed(self, voicing: Voicing, refusal: Refusal) -> None:
         """Tell of the failure; the other takes go on."""
+        voicing.told = True
         await self.event("error", voicing, error=refusal.body)
 
     async def end(self) -> None:
@@ -140,9 +142,9 @@ class EventReply(Reply):
         await self.send_body(b"", more=False)
 
     async def break_off(self, refusal: Refusal) -> None:
-        """Tell of the failure for every take that is not done, and complete the stream."""
+        """Tell of the failure for every take whose end is not told, and complete the stream."""
         async with asyncio.timeout(1):
             for voicing in self.voicings:
-                if not voicing.over:
+                if not voicing.told:
                     await self.failed(voicing, refusal)
             await self.end()

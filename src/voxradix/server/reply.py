@@ -50,6 +50,7 @@ class Voicing:
         begun: How it began.
         kept: The take on the shelf, once it has ended.
         over: Whether it has ended, or was left.
+        told: Whether its end has been sent.
     """
 
     begun: Begun
@@ -62,6 +63,7 @@ class Voicing:
         self.mailbox = Mailbox(lambda news: reply.ended(self, news))
         self.news: list[News] = []
         self.over = False
+        self.told = False
 
 
 class Reply(Response):
