@@ -26,4 +26,5 @@ check: .venv/developing
 
 .venv/developing: .venv/installed
 	$(BIN)/pip install --quiet --editable ".[dev]"
+	$(BIN)/pip install --quiet --no-deps dashscope==2.0.2  # for the vocabulary that the released tokenizer has
 	touch $@

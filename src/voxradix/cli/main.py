@@ -254,7 +254,7 @@ def collisions(
 
 @bench_app.command()
 def frames(
-    model: Annotated[Path | None, typer.Option(help="Checkpoint directory [default: the bundled voice].")] = None,
+    model: ModelOption = None,
     requests: Annotated[str, typer.Option(help="Requests at once, comma-separated.")] = "1,4,16",
     repeats: Annotated[int, typer.Option(help="Runs of each; the median is printed.", min=1)] = 5,
     threads: Annotated[int | None, typer.Option(help="torch threads [default: as speak chooses].", min=1)] = None,
