@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil
 
-from voxradix.server.refusal import Refusal
+from voxradix.server.refusal import Refusal, stopping
 
 _LONGEST_WAIT = 60
 
@@ -29,7 +29,12 @@ class Admission:
         self._request_seconds = request_seconds
 
     def enter(self, takes: int) -> None:
-        """Admit a request of so many takes, or raise `Refusal`: 429 when the queue is full, 400 when it never fits."""
+        """Admit a request of so many takes, or raise `Refusal`.
+
+        429 says that the queue is full, 400 that so many never fit, 503 that the server is stopping.
+        """
+        if not self.open:
+            raise stopping()
         if takes > self._most:
             raise Refusal(400, f"n is {takes}; this server has room for {self._most} takes at once", param="n")
         if self._takes + takes > self._most or self.replies >= self._readers:
