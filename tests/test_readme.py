@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 BLOCKS = [
     block
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if page.name != "serving.md"  # it needs a server: tests/test_serving_page.py
     for block in re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
 ]
 

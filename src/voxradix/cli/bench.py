@@ -91,7 +91,7 @@ class _Run:
 
 
 def _run(engine: Engine, requests: int, run: int) -> _Run:
-    texts = [_text(run * requests + i) for i in range(requests)]
+    texts = [unlike_text(run * requests + i) for i in range(requests)]
     start = perf_counter()
     results = engine.generate_batch(texts, salt=str(run))
     seconds = perf_counter() - start
@@ -105,7 +105,7 @@ def _run(engine: Engine, requests: int, run: int) -> _Run:
     )
 
 
-def _text(index: int) -> str:
+def unlike_text(index: int) -> str:
     """Ten digits that no other index has."""
     return " ".join(_DIGITS[int(figure)] for figure in f"{index * 7919 % 10**10:010d}"[::-1])
 

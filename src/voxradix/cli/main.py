@@ -172,6 +172,57 @@ def speak(
 
 
 @app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on; other machines reach 0.0.0.0.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65535)] = 8000,
+    voice: VoiceOption = None,
+    model: ModelOption = None,
+    revision: RevisionOption = None,
+    offline: OfflineOption = False,
+    codec: CodecOption = None,
+    trust_remote_code: TrustOption = False,
+    device: DeviceOption = None,
+    dtype: DtypeOption = None,
+    max_rows: MaxRowsOption = None,
+    memory: MemoryOption = None,
+    max_batch: Annotated[int, typer.Option(help="Takes computed at once.", min=1)] = 16,
+    queue: Annotated[int, typer.Option(help="Takes that may wait; more are refused (429).", min=0)] = 64,
+    max_takes: Annotated[int, typer.Option(help="Finished takes that are kept.", min=0)] = 256,
+    max_input_chars: Annotated[int, typer.Option(help="Longest text, in characters.", min=1)] = 4096,
+    request_timeout: Annotated[float, typer.Option(help="Seconds for a request to be spoken.", min=0.1)] = 300.0,
+    stop_seconds: Annotated[float, typer.Option(help="Seconds for requests to end in on SIGTERM.", min=0.0)] = 30.0,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="API keys, one a line [default: those in VOXRADIX_API_KEY, if it is set].")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="torch threads [default: one for a small model, else torch's].", min=1)
+    ] = None,
+) -> None:
+    """Serve speech over HTTP, as OpenAI's clients ask for it; docs/serving.md tells how."""
+    from voxradix.cli.serve import api_keys, require_server, run_serve
+
+    require_server()
+    from voxradix.cli.speak import use_threads
+    from voxradix.engine import Engine
+    from voxradix.server import Settings
+
+    choice = ModelChoice(voice, model, revision, offline, codec, trust_remote_code, device, dtype, max_rows, memory)
+    settings = Settings(
+        max_batch=max_batch,
+        queue=queue,
+        max_takes=max_takes,
+        max_input_chars=max_input_chars,
+        request_seconds=request_timeout,
+        stop_seconds=stop_seconds,
+        keys=api_keys(api_key_file),
+        loopback=host in ("127.0.0.1", "localhost", "::1"),
+    )
+    loaded, rows = choice.load()
+    use_threads(threads, loaded.model)
+    run_serve(host, port, lambda: Engine(loaded, max_batch=max_batch, pool_rows=rows), settings)
+
+
+@app.command()
 def verify(
     device: Annotated[str, typer.Option(help="Where the row keys are checked: cpu or cuda.")] = "cpu",
     full: Annotated[
@@ -258,6 +309,21 @@ def step(
     if threads is not None:
         torch.set_num_threads(threads)
     bench_step(HUNDRED_MILLION, counts, repeats)
+
+
+@bench_app.command("serve")
+def serve_figures(
+    model: ModelOption = None,
+    clients: Annotated[str, typer.Option(help="Clients at once, comma-separated.")] = "1,8,32",
+    seconds: Annotated[float, typer.Option(help="Time for each.", min=0.1)] = 20.0,
+    threads: Annotated[int | None, typer.Option(help="torch threads [default: as serve chooses].", min=1)] = None,
+) -> None:
+    """Requests and audio a second, and the time to the first audio, over HTTP."""
+    from voxradix.cli.bench_serve import bench_serve
+
+    options = [] if model is None else ["--model", model]
+    options += [] if threads is None else ["--threads", str(threads)]
+    bench_serve(_whole_numbers("--clients", clients), seconds, options)
 
 
 def _whole_numbers(option: str, text: str) -> list[int]:

@@ -46,7 +46,7 @@ class Settings:
     def of(
         cls,
         voice: Voice,
-        text: str | None,
+        script: Script,
         after: Take | Branch | None,
         sampling: Sampling | None,
         seed: int | None,
@@ -63,14 +63,13 @@ class Settings:
         take = after.take if isinstance(after, Branch) else after
         if max_frames is not None:
             max_frames = whole_number("max_frames", max_frames)
-        anew = text is None and isinstance(after, Branch)
         if sampling is None:
             sampling = voice.sampling if take is None else take.sampling
         if seed is None:
-            seed = 0 if take is None else take.seed + anew
+            seed = 0 if take is None else take.seed + (script.own and isinstance(after, Branch))
         if details is None:
             details = NO_DETAILS if take is None else take.details
-            details = details if text is None else replace(details, tokens=None)
+            details = details if script.own else replace(details, tokens=None)
         if references is None:
             references = () if take is None else take.references
         return cls(sampling, whole_number("seed", seed), max_frames, salt, details, tuple(references))

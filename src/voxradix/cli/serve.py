@@ -1,0 +1,53 @@
+"""The `serve` command: an engine over HTTP until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from voxradix.engine import Engine
+from voxradix.errors import VoxradixError
+
+if TYPE_CHECKING:
+    from voxradix.server import Settings
+
+KEYS_VARIABLE = "VOXRADIX_API_KEY"
+
+
+def api_keys(file: Path | None) -> tuple[str, ...]:
+    """The API keys: those in a file, or those in the environment."""
+    from voxradix.server import read_key_file, read_keys
+
+    if file is not None:
+        return read_key_file(file)
+    keys = os.environ.get(KEYS_VARIABLE)
+    return () if keys is None else read_keys(keys, KEYS_VARIABLE)
+
+
+def run_serve(host: str, port: int, make: Callable[[], Engine], settings: Settings) -> None:
+    """Serve, and print the address when connections are taken."""
+    from voxradix.server import House, listen, serve
+
+    listener = listen(host, port)
+    port = listener.getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+
+    def ready() -> None:
+        print(f"voxradix: listening on http://{shown}:{port}", flush=True)
+
+    with listener:
+        serve(House(make, settings), listener, ready)
+
+
+def require_server() -> None:
+    """Refuse to go on without the libraries of the server."""
+    try:
+        import fastapi
+        import prometheus_client
+        import python_multipart
+        import uvicorn
+    except ImportError as error:
+        raise VoxradixError(f'{error.name} is not installed; pip install "voxradix[serve]" brings it') from None
+    del fastapi, prometheus_client, python_multipart, uvicorn
