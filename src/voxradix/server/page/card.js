@@ -48,7 +48,7 @@ export class Card {
       ),
       ...(take.parent && take.text ? [make("p", { class: "more" }, `… ${take.text}`)] : []),
       this.strip.element,
-      make("div", { class: "line notes" }, this.summary, this.told),
+      make("div", { class: "notes" }, this.summary, this.told),
       this.trouble,
     );
     this.refresh = this.refresh.bind(this);

@@ -100,7 +100,7 @@ function begin(words, parent, cut) {
     families.unshift(family);
     byId("families").prepend(family.element);
   }
-  if (parent && parent === composer.after) composer.clear();
+  if (parent && cut === null && parent === composer.after) composer.clear();
   byId("empty").hidden = true;
   byId("legend").hidden = false;
   const card = family.add(take);

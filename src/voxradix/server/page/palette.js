@@ -9,8 +9,8 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 const INKS = {
   [FOUND]: { hue: 240, spread: 30, light: [50, 88, 0.1], dark: [36, 80, 0.1] },
   [KEPT]: { hue: 240, spread: 30, light: [66, 91, 0.035], dark: [32, 64, 0.035] },
-  [MADE]: { hue: 62, spread: 36, light: [58, 91, 0.125], dark: [38, 84, 0.115] },
-  [RECOMPUTED]: { hue: 350, spread: 30, light: [52, 86, 0.14], dark: [40, 80, 0.14] },
+  [MADE]: { hue: 62, spread: 28, light: [58, 91, 0.125], dark: [38, 84, 0.115] },
+  [RECOMPUTED]: { hue: 345, spread: 22, light: [52, 86, 0.14], dark: [40, 80, 0.14] },
 };
 
 /** @typedef {{cells: string[][], bands: string[], ink: string, paper: string, faint: string, head: string}} Palette */
