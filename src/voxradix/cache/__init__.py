@@ -7,6 +7,7 @@ from voxradix.cache.chain import Chain
 from voxradix.cache.namespace import namespace
 from voxradix.cache.node import Node
 from voxradix.cache.pool import SlotPool
+from voxradix.cache.run import Run
 from voxradix.cache.tree import Insertion, Match, RadixTree
 
-__all__ = ["Chain", "Insertion", "Match", "Node", "RadixTree", "SlotPool", "namespace"]
+__all__ = ["Chain", "Insertion", "Match", "Node", "RadixTree", "Run", "SlotPool", "namespace"]

@@ -7,6 +7,7 @@ row itself is equal. Whatever the keys do, a hit means equal rows, of one namesp
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, heapreplace
@@ -14,6 +15,7 @@ from itertools import count
 
 from voxradix.cache.chain import Chain, shared_rows
 from voxradix.cache.node import Node, Root
+from voxradix.cache.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,24 @@ class RadixTree:
                 yield node
             for bucket in node.children.values():
                 stack += bucket
+
+    def runs(self, namespace: bytes, limit: int) -> list[Run]:
+        """What is cached of one namespace, parents first, ``limit`` nodes at most; nothing is marked as used by it."""
+        root = self._roots.get(namespace)
+        runs: list[Run] = []
+        waiting: deque[tuple[Node, int | None, int]] = deque()
+
+        def follow(node: Node, name: int | None, depth: int) -> None:
+            waiting.extend((child, name, depth) for bucket in node.children.values() for child in bucket)
+
+        if root is not None:
+            follow(root, None, 0)
+        while waiting and len(runs) < limit:
+            node, parent, depth = waiting.popleft()
+            name = node.slots[0]
+            runs.append(Run(name, parent, depth, len(node), node.given, node.locks > 0, node.pins > 0, node.hit))
+            follow(node, name, depth + len(node))
+        return runs
 
     def check(self) -> None:
         """Raise `AssertionError` where the tree contradicts itself. Visits every row: for tests."""

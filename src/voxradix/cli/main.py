@@ -133,6 +133,49 @@ def speak(
 
 
 @app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on; other machines reach 0.0.0.0.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one.", min=0, max=65535)] = 8000,
+    voice: Annotated[str | None, typer.Option(help="Name of a bundled voice [default: numbers].")] = None,
+    model: Annotated[Path | None, typer.Option(help="Checkpoint directory, instead of a bundled voice.")] = None,
+    max_batch: Annotated[int, typer.Option(help="Takes computed at once.", min=1)] = 16,
+    max_rows: Annotated[int, typer.Option(help="Rows in memory, cached ones included.", min=1)] = 8192,
+    queue: Annotated[int, typer.Option(help="Takes that may wait; more are refused (429).", min=0)] = 64,
+    max_takes: Annotated[int, typer.Option(help="Finished takes that are kept.", min=0)] = 256,
+    max_input_chars: Annotated[int, typer.Option(help="Longest text, in characters.", min=1)] = 4096,
+    request_timeout: Annotated[float, typer.Option(help="Seconds for a request to be spoken.", min=0.1)] = 300.0,
+    stop_seconds: Annotated[float, typer.Option(help="Seconds for requests to end in on SIGTERM.", min=0.0)] = 30.0,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="API keys, one a line [default: those in VOXRADIX_API_KEY, if it is set].")
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="torch threads [default: one for a small model, else torch's].", min=1)
+    ] = None,
+) -> None:
+    """Serve speech over HTTP, as OpenAI's clients ask for it; docs/serving.md tells how."""
+    from voxradix.cli.serve import api_keys, engine_maker, require_server, run_serve
+
+    require_server()
+    from voxradix.server import Settings
+
+    if model is not None and voice is not None:
+        raise VoxradixError(f"--model {model} and --voice {voice} exclude each other; give one")
+    settings = Settings(
+        queue=queue,
+        max_takes=max_takes,
+        max_input_chars=max_input_chars,
+        request_seconds=request_timeout,
+        stop_seconds=stop_seconds,
+        keys=api_keys(api_key_file),
+        loopback=host in ("127.0.0.1", "localhost", "::1"),
+    )
+    make = engine_maker(
+        model if model is not None else voice or "numbers", max_batch=max_batch, max_rows=max_rows, threads=threads
+    )
+    run_serve(host, port, make, max_batch, settings)
+
+
+@app.command()
 def verify(
     device: Annotated[str, typer.Option(help="Where the row keys are checked: cpu or cuda.")] = "cpu",
     full: Annotated[

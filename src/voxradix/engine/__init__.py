@@ -4,6 +4,7 @@ from voxradix.engine.engine import Engine
 from voxradix.engine.loop import StepReport
 from voxradix.engine.request import Finish, Request, Result, State
 from voxradix.engine.scheduler import Occupancy
+from voxradix.engine.script import Script, script
 from voxradix.engine.speaking import Speaking
 from voxradix.engine.take import Branch, Take
 from voxradix.engine.totals import Totals
@@ -15,9 +16,11 @@ __all__ = [
     "Occupancy",
     "Request",
     "Result",
+    "Script",
     "Speaking",
     "State",
     "StepReport",
     "Take",
     "Totals",
+    "script",
 ]

@@ -81,10 +81,14 @@ class Door:
             raise VoxradixError(f"own_frames is {rows.shape[0]}, but not all of the prompt's last rows are frames")
         return rows
 
-    def _chain(self, rows: Tensor, salt: str) -> Chain:
+    def namespace(self, salt: str) -> bytes:
+        """The name under which rows are shared among requests of one salt."""
         if not isinstance(salt, str):
             raise VoxradixError(f"salt is {salt!r}; it must be text")
-        chain = Chain(8 * self._layout.words, namespace(*self._names, salt.encode("utf-8", "surrogatepass")))
+        return namespace(*self._names, salt.encode("utf-8", "surrogatepass"))
+
+    def _chain(self, rows: Tensor, salt: str) -> Chain:
+        chain = Chain(8 * self._layout.words, self.namespace(salt))
         keys = row_keys(rows.clone(), self._layout, row_hash=self._row_hash)
         chain.extend(pack_rows(rows, self._layout).numpy().tobytes(), keys.tolist())
         return chain

@@ -11,12 +11,13 @@ from typing import TypedDict, Unpack, overload
 
 from torch import Tensor
 
+from voxradix.cache import Run
 from voxradix.engine.door import Door, Prompt, whole_number
 from voxradix.engine.loop import StepLoop, StepReport
 from voxradix.engine.request import Finish, Request, Result, State
 from voxradix.engine.runner import StepRunner
 from voxradix.engine.scheduler import Occupancy, Scheduler
-from voxradix.engine.script import script
+from voxradix.engine.script import Script, script
 from voxradix.engine.speaking import FrameCallback, Settings, Speaking
 from voxradix.engine.take import Branch, Take
 from voxradix.engine.totals import Totals
@@ -233,7 +234,7 @@ class Engine:
 
     def begin(
         self,
-        text: str | None = None,
+        text: str | Script | None = None,
         *,
         after: Take | Branch | None = None,
         sampling: Sampling | None = None,
@@ -244,10 +245,11 @@ class Engine:
     ) -> Speaking:
         """Begin one take, the ``number``-th of its text; `step` and, after each step, `Speaking.proceed` bring it on.
 
-        The other arguments are those of `speak`.
+        The text may be a script of it and of ``after`` that was made before (in another thread, where it is long). The
+        other arguments are those of `speak`.
         """
-        lines = script(self.voice, text, after)
-        settings = Settings.of(self.voice, text, after, sampling, seed, max_frames, salt)
+        lines = text if isinstance(text, Script) else script(self.voice, text, after)
+        settings = Settings.of(self.voice, lines, after, sampling, seed, max_frames, salt)
         return Speaking(self.voice, self.submit, lines, replace(settings, seed=settings.seed + number))
 
     @overload
@@ -342,6 +344,20 @@ class Engine:
     def occupancy(self) -> Occupancy:
         """Where the pool's rows are: free + cached + held = ``pool_rows``."""
         return self._scheduler.occupancy()
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for their turn."""
+        return len(self._scheduler.waiting)
+
+    @property
+    def running(self) -> int:
+        """Requests that are prefilled or decode."""
+        return len(self._scheduler.active)
+
+    def cached(self, salt: str = "", *, limit: int = 1000) -> list[Run]:
+        """What is cached for requests of one salt, parents first, ``limit`` runs at most."""
+        return self._scheduler.tree.runs(self._door.namespace(salt), limit)
 
     def retract(self, request: Request) -> None:
         """Take a request's slots back as if the pool had run out; it resumes by itself. For tests and tuning."""

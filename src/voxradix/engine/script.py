@@ -24,12 +24,14 @@ class Script:
         kept: Frames of the first text that are spoken already, int64 [K, C].
         texts: The texts to speak, one request each.
         unknown: Words in them that the voice was not trained to say.
+        anew: Whether the texts are a take's own, said once more from a place in it.
     """
 
     behind: tuple[Piece, ...]
     kept: Tensor
     texts: tuple[str, ...]
     unknown: tuple[str, ...]
+    anew: bool = False
 
 
 def script(voice: Voice, text: str | None, after: Take | Branch | None) -> Script:
@@ -69,7 +71,7 @@ def script(voice: Voice, text: str | None, after: Take | Branch | None) -> Scrip
     for part in texts:
         unknown += voice.spoken(part, earlier).unknown
         earlier.append(Piece(part, kept[:0], End.ENDED))
-    return Script(behind, kept, tuple(texts), tuple(unknown))
+    return Script(behind, kept, tuple(texts), tuple(unknown), anew=text is None and isinstance(after, Branch))
 
 
 def _piece_at(branch: Branch) -> int:

@@ -34,7 +34,7 @@ class Settings:
     def of(
         cls,
         voice: Voice,
-        text: str | None,
+        script: Script,
         after: Take | Branch | None,
         sampling: Sampling | None,
         seed: int | None,
@@ -48,11 +48,10 @@ class Settings:
         take = after.take if isinstance(after, Branch) else after
         if max_frames is not None:
             max_frames = whole_number("max_frames", max_frames)
-        anew = text is None and isinstance(after, Branch)
         if sampling is None:
             sampling = voice.sampling if take is None else take.sampling
         if seed is None:
-            seed = 0 if take is None else take.seed + anew
+            seed = 0 if take is None else take.seed + script.anew
         return cls(sampling, whole_number("seed", seed), max_frames, salt)
 
 
