@@ -73,6 +73,10 @@ export class Server {
       throw new ServerError("The server does not answer.");
     }
     if (response.ok) return response;
+    if (response.status === 401) {
+      const words = this.key ? "The server does not know this API key." : "This server asks for an API key.";
+      throw new ServerError(words, "invalid_api_key", 401);
+    }
     throw await refusal(response);
   }
 }

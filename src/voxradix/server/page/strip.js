@@ -27,6 +27,7 @@ export class Strip {
     /** @type {number[]} when the newest columns came */
     this.born = [];
     this.seen = 0;
+    this.drawn = 0;
     this.follows = true;
     this.drawing = 0;
     this.canvas = /** @type {HTMLCanvasElement} */ (make("canvas", { "aria-hidden": "true" }));
@@ -104,7 +105,9 @@ export class Strip {
     this.value();
     const room = element.clientWidth;
     this.run.style.width = `${axis.width}px`;
-    if (this.follows && take.state === "speaking") element.scrollLeft = this.newest;
+    this.run.dataset.column = String(axis.column);
+    if (this.follows && take.frames > this.drawn) element.scrollLeft = this.newest;
+    this.drawn = take.frames;
     const height = heightFor(take.codes[0]?.length ?? 12);
     const scale = devicePixelRatio || 1;
     const { canvas } = this;

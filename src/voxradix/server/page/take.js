@@ -63,11 +63,6 @@ export class Take {
     return this.state === "done" && !!this.id;
   }
 
-  /** @returns {Take} the first one of those it goes back to */
-  get root() {
-    return this.parent ? this.parent.root : this;
-  }
-
   /** @returns {string} "6 found, 12 generated" */
   get counts() {
     const sums = [0, 0, 0, 0];
