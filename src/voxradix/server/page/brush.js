@@ -24,7 +24,6 @@ export const heightFor = (rows) => TOP + rows * cellFor(rows) + 4 + BAND + SECON
  * @property {number} width
  * @property {number} height
  * @property {number | null} cut the frame pointed at
- * @property {number | null} head seconds
  * @property {number[]} marks frames where other takes branch off
  * @property {(frame: number) => number} alpha
  */
@@ -47,10 +46,6 @@ export function paint(pen, sight) {
   pen.globalAlpha = 1;
   fork(pen, sight, floor);
   cut(pen, sight, floor);
-  if (sight.head !== null) {
-    pen.fillStyle = palette().head;
-    pen.fillRect(Math.round(sight.head * take.frameRate * column) - 1, 2, 2, floor + BAND - 2);
-  }
   pen.restore();
 }
 

@@ -13,7 +13,7 @@ const INKS = {
   [RECOMPUTED]: { hue: 345, spread: 22, light: [52, 86, 0.14], dark: [40, 80, 0.14] },
 };
 
-/** @typedef {{cells: string[][], bands: string[], ink: string, paper: string, faint: string, head: string}} Palette */
+/** @typedef {{cells: string[][], bands: string[], ink: string, paper: string, faint: string}} Palette */
 
 /** @type {Palette} */
 let current = mix();
@@ -59,6 +59,5 @@ function mix() {
     ink: named("--ink"),
     paper: named("--sheet"),
     faint: named("--muted"),
-    head: named("--head"),
   };
 }

@@ -31,7 +31,8 @@ export class Strip {
     this.follows = true;
     this.drawing = 0;
     this.canvas = /** @type {HTMLCanvasElement} */ (make("canvas", { "aria-hidden": "true" }));
-    this.run = make("div", { class: "run" }, this.canvas);
+    this.needle = make("div", { class: "needle", hidden: true });
+    this.run = make("div", { class: "run" }, this.canvas, this.needle);
     this.element = make(
       "div",
       {
@@ -80,12 +81,13 @@ export class Strip {
   /** @param {number | null} seconds where it is heard; null when it is not */
   hear(seconds) {
     this.head = seconds;
-    if (seconds !== null && this.take.state === "done" && this.follows) {
-      const x = seconds * this.take.frameRate * this.axis.column;
-      const { scrollLeft, clientWidth } = this.element;
-      if (x < scrollLeft || x > scrollLeft + clientWidth) this.element.scrollLeft = x - 24;
-    }
-    this.invalidate();
+    this.needle.hidden = seconds === null;
+    if (seconds === null) return;
+    const x = seconds * this.take.frameRate * this.axis.column;
+    this.needle.style.transform = `translateX(${x.toFixed(1)}px)`;
+    if (this.take.state !== "done" || !this.follows) return;
+    const { left, room } = this.axis;
+    if (x < left || x > left + room) this.element.scrollLeft = x - 24;
   }
 
   /** @param {number} left */
@@ -126,7 +128,6 @@ export class Strip {
       width: room,
       height,
       cut: this.shown,
-      head: this.head,
       marks: this.marks,
       alpha: (frame) => (frame in this.born ? Math.min(1, (now - this.born[frame]) / FRESH) : 1),
     });
