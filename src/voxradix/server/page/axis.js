@@ -12,6 +12,7 @@ export class Axis {
     this.longest = 0;
     this.room = 0; // the width that is seen
     this.left = 0; // how far it is scrolled
+    this.follows = true; // whether it goes along with what is new, or heard; not when the reader looks elsewhere
   }
 
   /** @returns {number} pixels from the first column to the end of the longest take */

@@ -113,6 +113,7 @@ export class Composer {
 
   /** Let the text box be as high as its text. */
   fit() {
+    this.text.classList.toggle("long", this.text.value.length > 72);
     this.text.style.height = "auto";
     this.text.style.height = `${this.text.scrollHeight}px`;
   }

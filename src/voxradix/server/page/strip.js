@@ -6,6 +6,7 @@ import { paint, heightFor } from "./brush.js";
 import { WORDS } from "./take.js";
 
 const FRESH = 260; // milliseconds in which a new column fades in
+const MOST_FRESH = 64; // columns that fade in at once
 
 export class Strip {
   /**
@@ -28,7 +29,7 @@ export class Strip {
     this.born = [];
     this.seen = 0;
     this.drawn = 0;
-    this.follows = true;
+    this.placed = 0; // where it was scrolled to, not by the reader
     this.drawing = 0;
     this.canvas = /** @type {HTMLCanvasElement} */ (make("canvas", { "aria-hidden": "true" }));
     this.needle = make("div", { class: "needle", hidden: true });
@@ -61,6 +62,7 @@ export class Strip {
     this.sizes.observe(this.element);
     take.watchers.add(this.invalidate);
     onPalette(this.invalidate);
+    axis.follows = true;
     axis.join(this);
   }
 
@@ -80,21 +82,28 @@ export class Strip {
 
   /** @param {number | null} seconds where it is heard; null when it is not */
   hear(seconds) {
+    if (this.head === null) this.axis.follows = true;
     this.head = seconds;
     this.needle.hidden = seconds === null;
     if (seconds === null) return;
     const x = seconds * this.take.frameRate * this.axis.column;
     this.needle.style.transform = `translateX(${x.toFixed(1)}px)`;
-    if (this.take.state !== "done" || !this.follows) return;
+    if (this.take.state === "speaking" || !this.axis.follows) return;
     const { left, room } = this.axis;
-    if (x < left || x > left + room) this.element.scrollLeft = x - 24;
+    if (x < left || x > left + room) this.scroll(x - 24);
   }
 
   /** @param {number} left */
   place(left) {
     this.run.style.width = `${this.axis.width}px`;
-    this.element.scrollLeft = left;
+    this.scroll(left);
     this.invalidate();
+  }
+
+  /** @param {number} left */
+  scroll(left) {
+    this.element.scrollLeft = left;
+    this.placed = this.element.scrollLeft;
   }
 
   /** @param {number} now */
@@ -108,7 +117,7 @@ export class Strip {
     const room = element.clientWidth;
     this.run.style.width = `${axis.width}px`;
     this.run.dataset.column = String(axis.column);
-    if (this.follows && take.frames > this.drawn) element.scrollLeft = this.newest;
+    if (axis.follows && take.frames > this.drawn) this.scroll(this.newest);
     this.drawn = take.frames;
     const height = heightFor(take.codes[0]?.length ?? 12);
     const scale = devicePixelRatio || 1;
@@ -137,6 +146,7 @@ export class Strip {
   /** @type {(now: number) => boolean} whether columns are still fading in */
   age(now) {
     if (calm()) return false;
+    this.seen = Math.max(this.seen, this.take.frames - MOST_FRESH);
     for (; this.seen < this.take.frames; this.seen++) this.born[this.seen] = now;
     for (const frame in this.born) if (now - this.born[frame] > FRESH) delete this.born[frame];
     return Object.keys(this.born).length > 0;
@@ -229,14 +239,18 @@ export class Strip {
     this.value();
     const x = frame * this.axis.column;
     const { scrollLeft, clientWidth } = this.element;
-    if (x < scrollLeft) this.element.scrollLeft = Math.max(0, x - clientWidth / 3);
-    else if (x + this.axis.column > scrollLeft + clientWidth) this.element.scrollLeft = x - (2 * clientWidth) / 3;
+    this.axis.follows = false;
+    if (x < scrollLeft) this.scroll(Math.max(0, x - clientWidth / 3));
+    else if (x + this.axis.column > scrollLeft + clientWidth) this.scroll(x - (2 * clientWidth) / 3);
     this.told();
   }
 
   onScroll() {
     const left = this.element.scrollLeft;
-    this.follows = this.take.state !== "speaking" || left > this.newest - 3 * this.axis.column;
+    if (Math.abs(left - this.placed) > 1) {
+      this.axis.follows = this.take.state === "speaking" && left > this.newest - 3 * this.axis.column;
+      this.placed = left;
+    }
     this.axis.scroll(left, this);
     this.invalidate();
   }

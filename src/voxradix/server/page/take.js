@@ -33,6 +33,7 @@ export class Take {
     this.codes = [];
     /** @type {number[]} */
     this.how = [];
+    /** @type {number} */
     this.frameRate = parent ? parent.frameRate : 12.5;
     /** @type {Sound | null} */
     this.sound = null;
@@ -80,7 +81,7 @@ export class Take {
   /** @param {any} event one of the server's, for this take */
   apply(event) {
     if (event.type === "voxradix.begin") this.begin(event);
-    else if (event.type === "voxradix.frames") this.take(event);
+    else if (event.type === "voxradix.frames") this.arrive(event);
     else if (event.type === "voxradix.take") this.about = event.take;
     else if (event.type === "speech.audio.done") {
       this.id = event.take || this.id;
@@ -103,11 +104,12 @@ export class Take {
   }
 
   /** @param {any} event */
-  take(event) {
+  arrive(event) {
     for (let i = 0; i < event.count; i++) {
       const frame = event.first + i;
       if (event.codes) this.codes[frame] = event.codes[i];
-      this.how[frame] = { kept: frame < this.found ? FOUND : KEPT, made: MADE }[event.how] ?? RECOMPUTED;
+      if (event.how === "kept") this.how[frame] = frame < this.found ? FOUND : KEPT;
+      else this.how[frame] = event.how === "made" ? MADE : RECOMPUTED;
     }
   }
 

@@ -55,7 +55,7 @@ function summary({ nodes, truncated }) {
   return `${parts.join("; ")}.${truncated ? " More than is shown." : ""}`;
 }
 
-/** How many lines go through each node. @type {(nodes: Node[]) => Map<number, number>} */
+/** How many lines go through each node. @type {(nodes: Node[]) => Map<number | null, number>} */
 function endsBelow(nodes) {
   const ends = new Map();
   const above = new Set(nodes.map((node) => node.parent));
