@@ -76,7 +76,7 @@ export class Composer {
     const about = voice.trained_for ? `The voice “${voice.id}” speaks ${voice.trained_for}.` : "";
     byId("knows").textContent = about;
     this.text.placeholder = voice.id === "numbers" ? "four eight one five" : "What shall it say?";
-    this.text.maxLength = voice.max_input_chars ?? -1;
+    if (voice.max_input_chars) this.text.maxLength = voice.max_input_chars;
     for (const id of Object.keys(WORDS)) byId(id).parentElement.hidden = !voice.accepts?.[id];
   }
 

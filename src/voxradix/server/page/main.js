@@ -215,6 +215,9 @@ async function meet() {
   }
 }
 
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !event.isComposing) stopAll();
+});
 byId("key").addEventListener("change", () => {
   server.key = composer.key;
   meet();

@@ -6,6 +6,7 @@ export class Player {
   /** @param {(take: import("./take.js").Take, seconds: number | null) => void} onHeard where a take is heard; null: no more */
   constructor(onHeard) {
     this.onHeard = onHeard;
+    this.rate = 0;
     /** @type {AudioContext | null} */
     this.context = null;
     /** @type {Playback | null} */
@@ -21,9 +22,10 @@ export class Player {
    * @returns {AudioContext}
    */
   unlock(rate) {
-    if (!this.context || this.context.sampleRate !== rate) {
+    if (!this.context || this.rate !== rate) {
+      this.rate = rate;
       this.context?.close();
-      this.context = new AudioContext({ sampleRate: rate });
+      this.context = contextOf(rate);
     }
     if (this.context.state === "suspended") this.context.resume().catch(() => {});
     return this.context;
@@ -39,7 +41,7 @@ export class Player {
   begin(take, from) {
     this.stop();
     const { rate, channels } = /** @type {import("./sound.js").Sound} */ (take.sound);
-    const playback = new Playback(this.unlock(rate), channels, from, () => {
+    const playback = new Playback(this.unlock(rate), rate, channels, from, () => {
       if (this.current !== playback) return;
       this.current = this.take = null;
       this.onHeard(take, null);
@@ -79,12 +81,14 @@ export class Player {
 export class Playback {
   /**
    * @param {AudioContext} context
+   * @param {number} rate
    * @param {number} channels
    * @param {number} from
    * @param {() => void} onEnd
    */
-  constructor(context, channels, from, onEnd) {
+  constructor(context, rate, channels, from, onEnd) {
     this.context = context;
+    this.rate = rate;
     this.channels = channels;
     this.onEnd = onEnd;
     this.heard = from; // seconds of the take scheduled so far
@@ -101,7 +105,7 @@ export class Playback {
   push(samples) {
     const length = samples.length / this.channels;
     if (this.over || !length) return;
-    const rate = this.context.sampleRate;
+    const { rate } = this;
     const buffer = this.context.createBuffer(this.channels, length, rate);
     for (let channel = 0; channel < this.channels; channel++) {
       const out = buffer.getChannelData(channel);
@@ -155,5 +159,14 @@ export class Playback {
     if (this.over) return;
     this.over = true;
     this.onEnd();
+  }
+}
+
+/** A context at the sound's own rate, so that pieces meet sample by sample. @type {(rate: number) => AudioContext} */
+function contextOf(rate) {
+  try {
+    return new AudioContext({ sampleRate: rate });
+  } catch {
+    return new AudioContext(); // this browser has no such rate: it converts each piece
   }
 }

@@ -13,6 +13,9 @@ export const WORDS = ["found in the cache", "kept, read anew", "generated", "ret
 const SHORT = ["found", "kept", "generated", "recomputed"];
 
 export class Take {
+  /** @type {number} */
+  frameRate = 12.5;
+
   /**
    * @param {number} number its name on the page
    * @param {string} text what it is asked to say; "" when it says the rest of its parent's text
@@ -24,6 +27,7 @@ export class Take {
     this.text = text;
     this.parent = parent;
     this.cut = cut;
+    if (parent) this.frameRate = parent.frameRate;
     /** @type {"waiting" | "speaking" | "done" | "stopped" | "failed"} */
     this.state = "waiting";
     this.id = "";
@@ -33,8 +37,6 @@ export class Take {
     this.codes = [];
     /** @type {number[]} */
     this.how = [];
-    /** @type {number} */
-    this.frameRate = parent ? parent.frameRate : 12.5;
     /** @type {Sound | null} */
     this.sound = null;
     this.found = 0; // kept frames whose rows were in the cache
@@ -75,7 +77,8 @@ export class Take {
   /** @returns {string} what it cost, in words; "" before that is known */
   get cost() {
     if (!this.before) return "";
-    return `${this.reused} of ${many(this.before, "row")} before its first new frame reused`;
+    const wait = this.firstFrameMs === null ? "" : `, which came after ${Math.round(this.firstFrameMs)} ms`;
+    return `${this.reused} of ${many(this.before, "row")} before its first new frame reused${wait}`;
   }
 
   /** @param {any} event one of the server's, for this take */

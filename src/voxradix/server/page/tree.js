@@ -73,6 +73,7 @@ function picture(nodes) {
   const height = Math.max(...lanes.values()) * LANE + LANE;
   const x = (/** @type {number} */ depth) => (depth / deepest) * (WIDTH - 2) + 1;
   const picture = draw("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-labelledby": "tree-title" });
+  picture.setAttribute("aria-describedby", "tree-summary");
   const places = new Map(nodes.map((node) => [node.id, node]));
   for (const node of nodes) {
     const y = /** @type {number} */ (lanes.get(node.id)) * LANE + LANE / 2;
