@@ -7,7 +7,6 @@ import struct
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
 import soundfile
 from torch import Tensor
 
@@ -32,7 +31,7 @@ class Container:
     Attributes:
         name: As requests name it.
         media_type: As HTTP names it.
-        format: As soundfile names it; empty for one that is written here.
+        format: As soundfile names it.
         subtype: As soundfile names the encoding.
         rates: The sample rates it takes; None for any.
     """
@@ -43,26 +42,30 @@ class Container:
     subtype: str
     rates: tuple[int, ...] | None = None
 
+    @property
+    def endian(self) -> str:
+        """The order of bytes, where the format leaves it open."""
+        return "LITTLE" if self.format == "RAW" else "FILE"
+
     def writer(self, sample_rate: int, channels: int) -> Writer:
         """A writer of one file whose length is not known yet. What it gives does not depend on how samples are cut."""
-        if self.name == "pcm":
-            return _Pcm(b"")
-        if self.name == "wav":
-            return _Pcm(_wav_header(sample_rate, channels))
-        return _Encoded(self, sample_rate, channels)
+        if self.name == "wav":  # as long as a header can say: readers go on to the end
+            return _Encoded(RAW, sample_rate, channels, _wav_header(sample_rate, channels))
+        return _Encoded(self, sample_rate, channels, b"")
 
     def whole(self, samples: Tensor, sample_rate: int) -> bytes:
         """A file of samples that are all there; its header knows their number."""
-        if self.name == "pcm":
-            return _Pcm(b"").write(samples)
         buffer = io.BytesIO()
-        soundfile.write(buffer, samples.numpy(), sample_rate, format=self.format, subtype=self.subtype)
+        soundfile.write(
+            buffer, samples.numpy(), sample_rate, format=self.format, subtype=self.subtype, endian=self.endian
+        )
         return buffer.getvalue()
 
 
+RAW = Container("pcm", "audio/pcm", "RAW", "PCM_16")
 CONTAINERS = (
     Container("wav", "audio/wav", "WAV", "PCM_16"),
-    Container("pcm", "audio/pcm", "", ""),
+    RAW,
     Container("flac", "audio/flac", "FLAC", "PCM_16"),
     Container(
         "mp3", "audio/mpeg", "MP3", "MPEG_LAYER_III", (8000, 11025, 12000, 16000, 22050, 24000, 32000, 44100, 48000)
@@ -77,31 +80,16 @@ def containers(sample_rate: int) -> dict[str, Container]:
         each.name: each
         for each in CONTAINERS
         if (each.rates is None or sample_rate in each.rates)
-        and (not each.format or each.subtype in soundfile.available_subtypes(each.format))
+        and each.subtype in soundfile.available_subtypes(each.format)
     }
 
 
-class _Pcm:
-    """16-bit little-endian samples behind a header."""
-
-    def __init__(self, header: bytes) -> None:
-        self._header = header
-
-    def write(self, samples: Tensor) -> bytes:
-        scaled = np.round(samples.numpy() * 32767.0).clip(-32768, 32767).astype("<i2")
-        header, self._header = self._header, b""
-        return header + scaled.tobytes()
-
-    def end(self) -> bytes:
-        header, self._header = self._header, b""
-        return header
-
-
 class _Encoded:
-    """An encoder of the audio library over a file that can only grow."""
+    """An encoder of the audio library over a file that can only grow, behind a header of its own."""
 
-    def __init__(self, container: Container, sample_rate: int, channels: int) -> None:
+    def __init__(self, container: Container, sample_rate: int, channels: int, header: bytes) -> None:
         self._sink = _Sink()
+        self._header = header
         # at a constant rate, readers can tell the length of an MP3 whose header was written before it was known
         constant = {"bitrate_mode": "CONSTANT", "compression_level": 0.5} if container.name == "mp3" else {}
         self._file = soundfile.SoundFile(
@@ -111,16 +99,21 @@ class _Encoded:
             channels=channels,
             format=container.format,
             subtype=container.subtype,
+            endian=container.endian,
             **constant,
         )
 
     def write(self, samples: Tensor) -> bytes:
         self._file.write(samples.numpy())
-        return self._sink.taken()
+        return self._taken()
 
     def end(self) -> bytes:
         self._file.close()
-        return self._sink.taken()
+        return self._taken()
+
+    def _taken(self) -> bytes:
+        header, self._header = self._header, b""
+        return header + self._sink.taken()
 
 
 class _Sink:
