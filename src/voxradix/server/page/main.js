@@ -112,13 +112,14 @@ function begin(words, parent, cut) {
 
 /** @type {(run: Run) => string} */
 function done(run) {
-  const spoken = run.takes.map((take) => familyOf(take)?.of(take)?.spoken ?? "");
-  return spoken.length > 1 ? `${spoken.length} takes are made. ${spoken[0]}` : spoken[0];
+  const spoken = run.takes.map((take) => familyOf(take)?.of(take)?.spoken ?? "").filter(Boolean);
+  return spoken.length !== 1 ? `${spoken.length} takes are made. ${spoken[0] ?? ""}` : spoken[0];
 }
 
 /** @type {(run: Run) => string} */
 function stopped(run) {
-  return run.takes.length ? `Stopped after ${run.takes[0].seconds.toFixed(2)} s.` : "Stopped.";
+  const [first] = run.takes;
+  return first ? `Stopped after ${first.seconds.toFixed(2)} s.` : "Stopped.";
 }
 
 /** The server has not begun. @type {(error: unknown, parent: Take | null) => void} */

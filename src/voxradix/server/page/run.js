@@ -19,6 +19,7 @@ export class Run {
     this.takes = [];
     /** @type {import("./player.js").Playback | null} */
     this.playback = null;
+    this.told = ""; // what the server said went wrong
   }
 
   /**
@@ -30,8 +31,8 @@ export class Run {
     let trouble = "";
     try {
       await this.server.speak(this.request, this.stopping.signal, (event) => this.hear(event));
-      trouble = this.takes.find((take) => take.state === "failed")?.trouble ?? "";
-      if (!this.takes.length || this.takes.some((take) => take.state === "speaking")) {
+      trouble = this.told;
+      if (!trouble && (!this.takes.length || this.takes.some((take) => take?.state === "speaking"))) {
         trouble = "The server broke off in the middle.";
       }
     } catch (error) {
@@ -41,7 +42,7 @@ export class Run {
       }
     }
     const state = this.stopping.signal.aborted ? "stopped" : "failed";
-    for (const take of this.takes) take.leave(state, trouble);
+    for (const take of this.takes) take?.leave(state, trouble);
     this.playback?.finish();
     return trouble;
   }
@@ -64,8 +65,8 @@ export class Run {
     const take = this.takes[index];
     if (event.type === "error") {
       const message = String(event.error?.message ?? "The server failed in the middle.");
-      if (!take) throw new ServerError(message, event.error?.code ?? null);
-      take.leave("failed", message);
+      this.told = message;
+      take?.leave("failed", message);
     } else if (take && event.type === "speech.audio.delta") {
       const piece = take.sound?.push(event.audio);
       if (piece && index === 0) this.playback?.push(piece);
