@@ -19,6 +19,8 @@ from voxradix.server.run import Server
 from voxradix.voice import Voice
 
 TEXT = "four eight one"
+BUFFER = 1 << 15
+"""Of sockets: small, so that a reader who does not read is noticed."""
 HEADERS = {"content-type": "application/json"}
 
 
@@ -72,6 +74,7 @@ def running(voice: Voice, *, settings: Settings | None = None, max_batch: int = 
 
     house = House(make, max_batch, settings or Settings())
     listener = listen("127.0.0.1", 0)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
     ready = threading.Event()
     server = Server(house, ready.set)
     thread = threading.Thread(target=server.run, args=([listener],))
@@ -119,7 +122,9 @@ def raw_request(running: Running, **values: object) -> socket.socket:
     """A speech request on a socket of its own, of which nothing is read yet."""
     host, port = running.url.removeprefix("http://").split(":")
     body = json.dumps({"response_format": "pcm", **values}).encode()
-    connection = socket.create_connection((host, int(port)))
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+    connection.connect((host, int(port)))
     connection.sendall(
         b"POST /v1/audio/speech HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\n\r\n%s" % (len(body), body)

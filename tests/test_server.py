@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 
 import httpx
 import openai
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from tests.serving import TEXT, Running, events, running
-from voxradix import Engine, Take
+from voxradix import Draw, Engine, Take
 from voxradix.audio import Container, containers, wav_bytes
 from voxradix.voice import Voice, load_voice
 
@@ -110,10 +111,6 @@ def test_the_default_format_is_mp3_and_a_seed_s_bytes_are_the_same_however_the_a
 
 
 def test_sampling_is_the_request_s(server: Running, engine: Engine, numbers: Voice) -> None:
-    from dataclasses import replace
-
-    from voxradix import Draw
-
     sampling = replace(numbers.sampling, codes=Draw(1.1, 0.9, 40), repetition_penalty=1.2)
     want = engine.speak(TEXT, seed=2, sampling=sampling, max_frames=9)
     got = server.speak(input=TEXT, seed=2, temperature=1.1, top_p=0.9, top_k=40, repetition_penalty=1.2, max_frames=9)

@@ -98,6 +98,8 @@ async def _form(request: Request, data: bytes, settings: Settings) -> SpeechBody
                     reference = await value.read()
                 elif name in values:
                     raise Refusal(400, f"{name[:64]!a} is given twice; give it once", param=name[:64])
+                elif value.encode() not in data:  # the parser has taken other bytes for Latin-1
+                    raise Refusal(400, f"{name[:64]!a} is not UTF-8 text", param=name[:64])
                 else:
                     values[name] = value
     except HTTPException as error:

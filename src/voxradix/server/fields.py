@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -78,6 +78,7 @@ class SpeechFields(BaseModel):
         """The fields of a JSON body. Raises `Refusal` (400) that names the field at fault."""
         if not isinstance(values, dict):
             raise Refusal(400, f"the body is {_shown(values)}; it must be a JSON object")
+        _known(values)
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -86,10 +87,18 @@ class SpeechFields(BaseModel):
     @classmethod
     def of_form(cls, values: Mapping[str, str]) -> SpeechFields:
         """The fields of a form, whose values are all text."""
+        _known(values)
         try:
             return cls.model_validate_strings(values)
         except ValidationError as error:
             raise _refusal(error) from None
+
+
+def _known(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in SpeechFields.model_fields:
+            param = _printable(name)
+            raise Refusal(400, f"there is no field {param}; leave it out", param=param)
 
 
 def _refusal(error: ValidationError) -> Refusal:
@@ -99,8 +108,6 @@ def _refusal(error: ValidationError) -> Refusal:
 
 
 def _sentence(param: str, detail: ErrorDetails) -> str:
-    if detail["type"] == "extra_forbidden":
-        return f"there is no field {param}; leave it out"
     message = detail["msg"].removeprefix("Value error, ").replace("Input should", "it must")
     return message if not detail["loc"] else f"{param} is {_shown(detail['input'])}; {message[:1].lower()}{message[1:]}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
@@ -115,7 +116,8 @@ class Reply(Response):
             pass
         except Refusal as refusal:
             if self._started:
-                await self.break_off(refusal)
+                with suppress(_Gone, TimeoutError):
+                    await self.break_off(refusal)
             else:
                 await self._refuse(refusal, scope, receive, send)
         finally:
