@@ -119,7 +119,7 @@ def damaged(checkpoint: Path, **changes: object) -> Path:
         ({"n_vq": "12"}, "n_vq is '12'; it must be of type int"),
         ({"n_vq": 0}, "n_vq is 0; it must lie in 1"),
         ({"qwen3_config": None}, "no section language_config or qwen3_config"),
-        ({"qwen3_config__rope_theta": None}, "no section rope_parameters"),
+        ({"qwen3_config__rope_theta": None}, "rope_theta is nowhere"),
         ({"qwen3_config__num_key_value_heads": 3}, "4 heads do not share 3 KV heads"),
         ({"qwen3_config__hidden_act": "gelu"}, "hidden_act is 'gelu'"),
         ({"gpt2_config__n_embd": 32}, "n_embd is 32 and hidden_size 64"),

@@ -71,7 +71,7 @@ def test_blank_details_are_written_none() -> None:
 
 
 def test_audio_of_another_number_of_codebooks_is_refused() -> None:
-    with pytest.raises(VoxradixError, match=r"shape \[4, 3\]; they must be \[F, 12\]"):
+    with pytest.raises(VoxradixError, match=r"shape \[4, 3\]; it must be \[F, 12\]"):
         prompt_rows("x", config=CONFIG, encode=Letters(), continuation=torch.zeros(4, 3).long())
 
 

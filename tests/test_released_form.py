@@ -201,7 +201,7 @@ def test_pauses_and_blanks_stand_in_the_text_untouched(voice: Voice) -> None:
 
 
 def test_text_that_is_no_unicode_is_refused(voice: Voice) -> None:
-    with pytest.raises(VoxradixError, match="half of a surrogate pair"):
+    with pytest.raises(VoxradixError, match="it must be Unicode text"):
         voice.prompt("a\ud800b")
 
 

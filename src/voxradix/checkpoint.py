@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from voxradix import hub
 from voxradix.audio import Codec, load_codec, load_moss_codec
 from voxradix.errors import VoxradixError
-from voxradix.files import read_json
+from voxradix.files import is_directory, read_json
 from voxradix.models.moss_local import MossLocalConfig, read_config
 from voxradix.sampling import Draw, Sampling
 
@@ -74,6 +74,11 @@ class Checkpoint:
             raise VoxradixError(f"{path} is not a readable tokenizer: {error}") from None
         tokenizer.no_truncation()
         tokenizer.no_padding()
+        if getattr(tokenizer.model, "dropout", None):
+            raise VoxradixError(f"{path} has a dropout, so a text would have another prompt each time; set it to null")
+        largest, vocab = max(tokenizer.get_vocab().values(), default=0), self.config.backbone.vocab
+        if largest >= vocab:
+            raise VoxradixError(f"{path} has ids up to {largest}, and config.json a vocab_size of {vocab}")
         return tokenizer
 
     @cached_property
@@ -88,8 +93,8 @@ class Checkpoint:
                 top_k=self._whole(f"{prefix}_top_k", default.top_k, least=0),
             )
 
-        penalty = self._number("audio_repetition_penalty", card.repetition_penalty)
         try:
+            penalty = self._number("audio_repetition_penalty", card.repetition_penalty)
             return Sampling(draw("text", card.stop), draw("audio", card.codes), penalty)
         except VoxradixError as error:
             raise VoxradixError(f"{self._generation}: {error}") from None
@@ -97,27 +102,59 @@ class Checkpoint:
     @cached_property
     def max_frames(self) -> int:
         """The frames a request may have unless it says otherwise."""
-        return self._whole("max_new_frames", _MAX_FRAMES, least=1)
+        try:
+            return self._whole("max_new_frames", _MAX_FRAMES, least=1)
+        except VoxradixError as error:
+            raise VoxradixError(f"{self._generation}: {error}") from None
 
     def load_codec(self, device: torch.device) -> Codec:
         """Load the codec: the one that was named, else the voice's own, else the one config.json names."""
-        own = self.settings.get("codec")
-        if self.codec is None and own is not None:
-            if not isinstance(own, str) or own in ("", ".", "..") or Path(own).name != own or "\0" in own:
-                raise VoxradixError(f"{self.directory / 'voice.json'}: codec is {own!r}; it must be a directory in it")
-            return load_codec(self.directory / own)
-        self.require_trust()
-        directory = self._codec_directory(self.codec or self._named_codec())
-        return load_moss_codec(directory, codebooks=self.config.codebooks, trust_remote_code=True, device=device)
-
-    def require_trust(self) -> None:
-        """Raise `VoxradixError` if the codec brings code of its own and the user has not said that it may run."""
-        if self.trust_remote_code or (self.codec is None and "codec" in self.settings):
-            return
-        raise VoxradixError(
-            f"the codec {self.codec or self._named_codec()} is run by Python code that lies beside its weights; read "
-            "that and, if you trust it, allow it with --trust-remote-code (in Python, trust_remote_code=True)"
+        own = self._own_codec()
+        if own is not None:
+            return load_codec(own)
+        self.check_codec()
+        place = self._foreign_codec()
+        return load_moss_codec(
+            place if isinstance(place, Path) else hub.fetch(place, hub.CODEC_FILES, offline=self.offline),
+            codebooks=self.config.codebooks,
+            trust_remote_code=self.trust_remote_code,
+            device=device,
         )
+
+    def check_codec(self) -> None:
+        """Raise `VoxradixError` now if `load_codec` would find no codec, or one whose code the user has not allowed."""
+        if self._own_codec() is None and (place := self._foreign_codec()) and not self.trust_remote_code:
+            raise VoxradixError(
+                f"the codec {place} is run by Python code that lies beside its weights; read that and, if you trust "
+                "it, allow it with --trust-remote-code (in Python, trust_remote_code=True)"
+            )
+
+    @property
+    def has_own_codec(self) -> bool:
+        """Whether the codec is one of this package's own kinds, in the voice's directory."""
+        return self._own_codec() is not None
+
+    def _own_codec(self) -> Path | None:
+        """The directory of the voice's own codec; None when it has none, or another one was named."""
+        own = self.settings.get("codec")
+        if self.codec is not None or own is None:
+            return None
+        if not isinstance(own, str) or own in ("", ".", "..") or Path(own).name != own or "\0" in own:
+            raise VoxradixError(f"{self.directory / 'voice.json'}: codec is {own!r}; it must be a directory in it")
+        return self.directory / own
+
+    def _foreign_codec(self) -> Path | str:
+        """The directory, or the name on the hub, of a codec that brings its own code.
+
+        What config.json names is looked for in the checkpoint's directory, never in the current one, whose files the
+        user has not asked for.
+        """
+        name, home = (self.codec, Path()) if self.codec is not None else (self._named_codec(), self.directory)
+        if name and is_directory(home / name):
+            return (home / name).resolve()
+        if not hub.is_hub_name(name):
+            raise VoxradixError(f"the codec {name!r} is neither a directory nor a name on the hub (owner/name)")
+        return name
 
     def _named_codec(self) -> str:
         path = self.directory / "config.json"
@@ -129,14 +166,6 @@ class Checkpoint:
             )
         return name
 
-    def _codec_directory(self, name: str) -> Path:
-        for directory in (Path(name), self.directory / name):
-            if directory.is_dir():
-                return directory
-        if not hub.is_hub_name(name):
-            raise VoxradixError(f"the codec {name!r} is neither a directory nor a name on the hub (owner/name)")
-        return hub.fetch(name, hub.CODEC_FILES, offline=self.offline)
-
     @property
     def _generation(self) -> Path:
         return self.directory / "generation_config.json"
@@ -146,17 +175,16 @@ class Checkpoint:
         return read_json(self._generation) if self._generation.exists() else {}
 
     def _number(self, name: str, default: float) -> float:
-        value = self._defaults.get(name, default)
+        value = self._defaults.get(name)
+        value = default if value is None else value
         if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**53:
-            raise VoxradixError(f"{self._generation}: {name} is {value!r}; it must be a finite number")
+            raise VoxradixError(f"{name} is {value!r}; it must be a finite number")
         return float(value)
 
     def _whole(self, name: str, default: int, *, least: int) -> int:
         value = self._number(name, default)
         if value != int(value) or value < least:
-            raise VoxradixError(
-                f"{self._generation}: {name} is {value:g}; it must be a whole number of at least {least}"
-            )
+            raise VoxradixError(f"{name} is {value:g}; it must be a whole number of at least {least}")
         return int(value)
 
 
@@ -173,20 +201,24 @@ def find_checkpoint(
     The hub's files are fetched, those that are needed and not there yet; ``revision`` is a branch, tag or commit
     there. Raises `VoxradixError` when there is no such checkpoint.
     """
-    if not isinstance(name, str | Path):
+    if not isinstance(name, str | Path) or not str(name):
         raise VoxradixError(f"the voice is {name!r}; it must be a bundled voice's name or a checkpoint directory")
+    if codec is not None and not isinstance(codec, str):
+        raise VoxradixError(f"the codec is {codec!r}; it must be a directory or a name on the hub")
     bundled = isinstance(name, str) and name in bundled_voices()
     directory = _BUNDLED / name if bundled else Path(name)
-    title = directory.resolve().name
-    if not directory.is_dir():
-        if not hub.is_hub_name(str(name)):
-            known = ", ".join(bundled_voices())
-            raise VoxradixError(
-                f"{str(name)!r} is neither a bundled voice ({known}) nor a checkpoint directory, nor a name on the hub "
-                "(owner/name)"
-            )
-        directory, title = hub.fetch(str(name), hub.MODEL_FILES, revision=revision, offline=offline), str(name)
-    elif revision is not None:
-        raise VoxradixError(f"revision is {revision!r}, but {directory} is a directory; only the hub has revisions")
+    title = str(name)
+    if is_directory(directory):
+        title = directory.resolve().name
+        if revision is not None:
+            raise VoxradixError(f"revision is {revision!r}, but {directory} is a directory; only the hub has revisions")
+    elif hub.is_hub_name(title):
+        directory = hub.fetch(title, hub.MODEL_FILES, revision=revision, offline=offline)
+    else:
+        known = ", ".join(bundled_voices())
+        raise VoxradixError(
+            f"{title!r} is neither a bundled voice ({known}) nor a checkpoint directory, nor a name on the hub "
+            "(owner/name)"
+        )
     settings = read_json(directory / "voice.json") if (directory / "voice.json").exists() else {}
     return Checkpoint(title, directory, bundled, settings, codec, offline, trust_remote_code)

@@ -18,9 +18,9 @@ def named_device(name: str | None) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         device = torch.device("meta")
-    if device.type not in ("cpu", "cuda"):
+    if device.type not in ("cpu", "cuda") or (device.type == "cpu" and device.index):
         raise VoxradixError(f"device is {name!r}; it must be cpu, cuda, or cuda:1 and so on")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise VoxradixError(f"device is {name!r}, but torch {torch.__version__} sees {torch.cuda.device_count()} GPUs")
@@ -34,6 +34,6 @@ def named_dtype(name: str | None, device: torch.device) -> torch.dtype:
     """
     if name is None:
         return torch.float32 if device.type == "cpu" else torch.bfloat16
-    if name not in _DTYPES:
+    if not isinstance(name, str) or name not in _DTYPES:
         raise VoxradixError(f"dtype is {name!r}; it must be one of {', '.join(_DTYPES)}")
     return _DTYPES[name]

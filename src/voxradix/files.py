@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import json
+import stat
 from pathlib import Path
 
 from voxradix.errors import VoxradixError
+
+
+def is_directory(path: Path) -> bool:
+    """Whether a path is a directory; `VoxradixError` when that cannot be seen, or the path can be none."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:
+        raise VoxradixError(f"{str(path)[:200]!r} cannot be looked into: {error}") from None
 
 
 def read_json(path: Path) -> dict[str, object]:

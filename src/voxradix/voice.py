@@ -9,11 +9,11 @@ from pathlib import Path
 
 from torch import Tensor
 
-from voxradix.audio import Codec, MossCodec, read_recording
+from voxradix.audio import Codec, MossCodec, Recording, read_recording
 from voxradix.checkpoint import Checkpoint, find_checkpoint
 from voxradix.device import named_device, named_dtype
 from voxradix.errors import VoxradixError
-from voxradix.models.moss_local import NO_DETAILS, TEMPLATE, Details, MossLocal, load, prompt_rows
+from voxradix.models.moss_local import NO_DETAILS, TEMPLATE, Details, MossLocal, is_unicode, load, prompt_rows
 from voxradix.piece import Piece
 from voxradix.sampling import Sampling
 from voxradix.text import FrontEnd, Spoken, front_end
@@ -69,24 +69,30 @@ class Voice:
     @cached_property
     def frame_rate(self) -> float:
         """Frames a second: of a voice with a codec of its own that codec's, else the released model's."""
-        if "codec" not in self.checkpoint.settings:
+        if not self.checkpoint.has_own_codec:
             return FRAME_RATE
         return self.codec.sample_rate / self.codec.samples_per_frame
 
-    def reference(self, recording: str | Path | bytes) -> Tensor:
-        """The codes int64 [F, codebooks] of a recording, a file or its contents, whose voice a prompt is to take."""
+    def reference(self, recording: str | Path | bytes | Recording) -> Tensor:
+        """The codes int64 [F, codebooks] of a recording, whose voice a prompt is to take.
+
+        The recording is given as a file, as a file's contents, or as it was read.
+        """
         if not isinstance(self.codec, MossCodec):
             raise VoxradixError(
                 f"voice {self.name} takes no recordings: its codec makes sound of codes, not the reverse"
             )
-        read = read_recording(Path(recording) if isinstance(recording, str) else recording)
-        return self.codec.encode(read.samples, read.sample_rate)
+        if not isinstance(recording, Recording):
+            recording = read_recording(Path(recording) if isinstance(recording, str) else recording)
+        return self.codec.encode(recording.samples, recording.sample_rate)
 
     def spoken(self, text: str, behind: Sequence[Piece] = ()) -> Spoken:
         """The text as the voice reads it after what is ``behind`` it, and the words it was not trained for.
 
         Raises `VoxradixError` when nothing in it can be said.
         """
+        if not isinstance(text, str) or not is_unicode(text):
+            raise VoxradixError(f"the text is {str(text)[:40]!a}; it must be Unicode text")
         return self._front_end.spoken(text, behind)
 
     def split(self, text: str, behind: Sequence[Piece] = ()) -> list[str]:
@@ -127,7 +133,11 @@ class Voice:
         config = self.checkpoint.settings.get("front_end", {"kind": "plain"})
         if not isinstance(config, dict):
             raise VoxradixError(f"{self._settings}: front_end is {config!r}; it must be an object")
-        return front_end(config, self.checkpoint.tokenizer.get_vocab())
+        vocabulary = self.checkpoint.tokenizer.get_vocab()
+        try:
+            return front_end(config, vocabulary)
+        except VoxradixError as error:
+            raise VoxradixError(f"{self._settings}: {error}") from None
 
     @cached_property
     def _template(self) -> Sequence[str]:
@@ -153,11 +163,25 @@ class Voice:
                 raise VoxradixError(f"{name} is {value!r}, but the prompt of voice {self.name} has no place for it")
 
     def _encode(self, text: str) -> list[int]:
+        """The ids of some text. Raises `VoxradixError` for a tokenizer that loses it or makes control ids of it."""
+        path = self.checkpoint.directory / "tokenizer.json"
         try:
             ids: list[int] = self.checkpoint.tokenizer.encode(text, add_special_tokens=False).ids
-        except TypeError:
-            raise VoxradixError(f"{text!r} is no text: it holds half of a surrogate pair") from None
+        except Exception as error:  # the library raises a bare Exception
+            raise VoxradixError(f"{path} cannot write {text[:40]!r}: {error}") from None
+        if text and not ids:
+            raise VoxradixError(f"{path} has no ids for {text[:40]!r}")
+        if not self._control.isdisjoint(ids):
+            raise VoxradixError(f"{path} gives ordinary text, {text[:40]!r}, one of the model's control ids")
         return ids
+
+    @cached_property
+    def _control(self) -> frozenset[int]:
+        """Ids that have a meaning of their own and no text."""
+        config = self.model.config
+        turns = (config.im_start_id, config.im_end_id)
+        audio = (config.audio_start_id, config.audio_end_id, config.user_slot_id, config.assistant_slot_id)
+        return frozenset(turns + audio)
 
 
 def load_voice(source: str | Path | Checkpoint, *, device: str | None = None, dtype: str | None = None) -> Voice:

@@ -114,10 +114,16 @@ class MossCodec:
         Codes are kept by the recording's content, so the same one is encoded once. `VoxradixError` when the
         recording has no whole frame.
         """
+        if not isinstance(samples, Tensor):
+            raise VoxradixError(f"the recording is a {type(samples).__name__}; it must be a float32 tensor")
+        if isinstance(sample_rate, bool) or not isinstance(sample_rate, int) or sample_rate < 1:
+            raise VoxradixError(f"sample_rate is {sample_rate!r}; it must be a whole number of Hz, at least 1")
         if samples.dtype != torch.float32 or samples.ndim not in (1, 2) or 0 in samples.shape:
             raise VoxradixError(
                 f"the recording is {samples.dtype} {list(samples.shape)}; it must be torch.float32 [N] or [N, channels]"
             )
+        if not bool(samples.isfinite().all()):
+            raise VoxradixError("the recording holds samples that are not finite numbers")
         samples = samples.cpu().contiguous()
         name = hashlib.sha256(f"{list(samples.shape)} {sample_rate} ".encode())
         name.update(samples.numpy().tobytes())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +49,10 @@ def load_moss_codec(
         config = AutoConfig.from_pretrained(directory, **local)
         # the class converts its weights to what its config names, and the public processor names this
         config.codec_weight_dtype = "fp32"
-        model: Any = AutoModel.from_pretrained(
-            directory, config=config, dtype=torch.float32, use_safetensors=True, **local
-        )
+        with _no_bar():
+            model: Any = AutoModel.from_pretrained(
+                directory, config=config, dtype=torch.float32, use_safetensors=True, **local
+            )
     except Exception as error:  # the directory's code may raise anything
         raise VoxradixError(f"the codec in {directory} cannot be loaded: {_first_line(error)}") from error
     missing = [name for name in _INTERFACE if not hasattr(model, name)]
@@ -58,6 +61,20 @@ def load_moss_codec(
         raise VoxradixError(f"{reference} in {directory} lacks {missing[0]!r}; it is no MOSS-Audio-Tokenizer-v2")
     _check_whole(directory, model)
     return MossCodec(model.eval().requires_grad_(False).to(device), codebooks, slots=slots)
+
+
+@contextmanager
+def _no_bar() -> Iterator[None]:
+    """transformers draws a bar while it copies weights, terminal or not; a command's standard error is for messages."""
+    from transformers.utils import logging
+
+    drawn = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if drawn:
+            logging.enable_progress_bar()
 
 
 def _class_reference(directory: Path) -> str:

@@ -17,9 +17,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from voxradix.cli.choice import ModelChoice
 from voxradix.cli.speak import use_threads
 from voxradix.engine import Engine
-from voxradix.voice import load_voice
 
 _DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 
@@ -40,11 +40,11 @@ class FrameFigures:
     threads: int
 
 
-def bench_frames(voice: str | Path, counts: list[int], repeats: int, threads: int | None) -> None:
+def bench_frames(choice: ModelChoice, counts: list[int], repeats: int, threads: int | None) -> None:
     """Print a table of frames per second and peak memory, each batch size in a process of its own."""
     context = get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool:
-        figures = [pool.submit(measure_frames, voice, count, repeats, threads).result() for count in counts]
+        figures = [pool.submit(measure_frames, choice, count, repeats, threads).result() for count in counts]
     table = Table("requests", "frames", "frames/s", "to the first", "first frame", "real-time factor", "peak memory")
     for row in figures:
         table.add_row(
@@ -57,18 +57,18 @@ def bench_frames(voice: str | Path, counts: list[int], repeats: int, threads: in
             f"{row.peak_bytes / 2**20:.0f} MiB",
         )
     console = Console()
-    console.print(f"{machine()}, {figures[0].threads} threads; {voice}; median of {repeats} runs")
+    console.print(f"{machine()}, {figures[0].threads} threads; {choice.name}; median of {repeats} runs")
     console.print(table)
 
 
-def measure_frames(voice: str | Path, requests: int, repeats: int, threads: int | None) -> FrameFigures:
+def measure_frames(choice: ModelChoice, requests: int, repeats: int, threads: int | None) -> FrameFigures:
     """Run ``requests`` requests at once, ``repeats`` times after a warm-up, none of them sharing a prefix.
 
     All runs are one engine's, and the warm-up lasts until its common steps are captured.
     """
-    loaded = load_voice(voice)
+    loaded, rows = choice.load()
     use_threads(threads, loaded.model)
-    engine = Engine(loaded, max_batch=requests)
+    engine = Engine(loaded, pool_rows=rows, max_batch=requests)
     runs = [_run(engine, requests, run) for run in range(_WARM_UP + repeats)][_WARM_UP:]
     return FrameFigures(
         requests=requests,

@@ -43,6 +43,7 @@ MemoryOption = Annotated[
 
 _ROWS = 8192
 _SIZE = re.compile(r"(?P<number>\d+(\.\d+)?) ?(?P<unit>[kMGT]i?B?)", re.IGNORECASE)
+_MOST_BYTES = 2.0**60
 _POWERS = {"K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -61,6 +62,11 @@ class ModelChoice:
     max_rows: int | None = None
     memory: str | None = None
 
+    @property
+    def name(self) -> str:
+        """What is loaded, as the user names it."""
+        return next(name for name in (self.model, self.voice, "numbers") if name is not None)
+
     def load(self) -> tuple[Voice, int]:
         """Load the voice; it, and how many rows its pool is to have. What it takes in memory is said first.
 
@@ -77,13 +83,13 @@ class ModelChoice:
             raise VoxradixError(f"--max-rows {self.max_rows} and --memory {self.memory} exclude each other; give one")
         memory = None if self.memory is None else _bytes(self.memory)
         checkpoint = find_checkpoint(
-            self.model or self.voice or "numbers",
+            self.name,
             revision=self.revision,
             offline=self.offline,
             codec=self.codec,
             trust_remote_code=self.trust_remote_code,
         )
-        checkpoint.require_trust()
+        checkpoint.check_codec()
         place = named_device("cpu" if self.device is None and checkpoint.bundled else self.device)
         kind = named_dtype(self.dtype, place)
         rows = self.max_rows or _ROWS
@@ -93,6 +99,7 @@ class ModelChoice:
             else:
                 plan = MemoryPlan.within(checkpoint.config, kind, memory)
             rows = plan.rows
+            plan.require_room(place)
             say(f"{checkpoint.name} on {place}: {plan.told(FRAME_RATE)}")
         return load_voice(checkpoint, device=str(place), dtype=str(kind).removeprefix("torch.")), rows
 
@@ -103,4 +110,7 @@ def _bytes(text: str) -> int:
     if match is None:
         raise VoxradixError(f"--memory is {text!r}; it must be a size such as 12GB or 800MB")
     unit = match["unit"].upper()
-    return int(float(match["number"]) * (1024 if "I" in unit else 1000) ** _POWERS[unit[0]])
+    size = float(match["number"]) * (1024 if "I" in unit else 1000) ** _POWERS[unit[0]]
+    if size > _MOST_BYTES:
+        raise VoxradixError(f"--memory is {text[:40]!r}; no machine has so much")
+    return int(size)

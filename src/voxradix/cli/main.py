@@ -89,6 +89,10 @@ def speak(
             metavar="TAKE",
         ),
     ] = None,
+    said: Annotated[
+        str | None,
+        typer.Option(help="With --after: what is heard until there, where the voice cannot tell by itself."),
+    ] = None,
     save: Annotated[Path | None, typer.Option(help="Keep the take in a file that --after goes on from.")] = None,
     takes: Annotated[int, typer.Option(help="Speak so many takes, with as many seeds from --seed on.", min=1)] = 1,
     seed: Annotated[
@@ -123,6 +127,7 @@ def speak(
     ] = None,
 ) -> None:
     """Turn text into a WAV file."""
+    from voxradix.audio import read_recording
     from voxradix.cli.speak import (
         Line,
         chosen_sampling,
@@ -142,7 +147,10 @@ def speak(
         raise VoxradixError("give either a text to speak or --text-file, not both")
     if text is None and text_file is None and after is None:
         raise VoxradixError("give either a text to speak or --text-file, or a take to go on from with --after")
-    source = None if after is None else place_in_take(after)
+    if said is not None and after is None:
+        raise VoxradixError(f"--said {said!r} is for a place in a take; name one with --after")
+    source = None if after is None else place_in_take(after, said)
+    recordings = [read_recording(path) for path in reference or ()]
     if text_file is None:
         line = Line(text, output or Path("speech.wav"), after=source, save=save)
         lines = [one_line(line) for line in take_lines(line, takes)]
@@ -165,7 +173,7 @@ def speak(
         seed=seed,
         max_frames=max_frames,
         details=details if details.given() else None,
-        references=[loaded.reference(path) for path in reference] if reference else None,
+        references=[loaded.reference(recording) for recording in recordings] if recordings else None,
     )
     if not spoken:
         raise typer.Exit(1)
@@ -255,6 +263,12 @@ def collisions(
 @bench_app.command()
 def frames(
     model: ModelOption = None,
+    offline: OfflineOption = False,
+    codec: CodecOption = None,
+    trust_remote_code: TrustOption = False,
+    device: DeviceOption = None,
+    dtype: DtypeOption = None,
+    max_rows: MaxRowsOption = None,
     requests: Annotated[str, typer.Option(help="Requests at once, comma-separated.")] = "1,4,16",
     repeats: Annotated[int, typer.Option(help="Runs of each; the median is printed.", min=1)] = 5,
     threads: Annotated[int | None, typer.Option(help="torch threads [default: as speak chooses].", min=1)] = None,
@@ -263,7 +277,16 @@ def frames(
     from voxradix.cli.bench import bench_frames
 
     counts = _whole_numbers("--requests", requests)
-    bench_frames(model if model is not None else "numbers", counts, repeats, threads)
+    choice = ModelChoice(
+        model=model,
+        offline=offline,
+        codec=codec,
+        trust_remote_code=trust_remote_code,
+        device=device,
+        dtype=dtype,
+        max_rows=max_rows,
+    )
+    bench_frames(choice, counts, repeats, threads)
 
 
 @bench_app.command()

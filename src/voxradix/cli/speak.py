@@ -83,26 +83,32 @@ def _numbered(path: Path, number: int) -> Path:
     return path.with_name(f"{path.stem}-{number}{path.suffix}")
 
 
-def place_in_take(place: str) -> Take | Branch:
-    """The take in a file, or with ``@3.0s`` or ``@37f`` after its name, the place at that time or frame."""
+def place_in_take(place: str, said: str | None) -> Take | Branch:
+    """The take in a file, or with ``@3.0s`` or ``@37f`` after its name, the place at that time or frame.
+
+    ``said`` is what is heard until there, if it is named.
+    """
     match = _PLACE.fullmatch(place)
     if match is None and "@" in place and not Path(place).exists():
         raise VoxradixError(f"--after {place}: no such file, and a place looks like take.npz@3.0s or take.npz@37f")
     if match is None or Path(place).exists():
-        return Take.load(place)
+        take = Take.load(place)
+        return take if said is None else take.at(frames=take.frames, said=said)
     take = Take.load(match["file"])
     if match["unit"] == "s":
-        return take.at(seconds=float(match["number"]))
+        return take.at(seconds=float(match["number"]), said=said)
     if not match["number"].isdigit():
         raise VoxradixError(f"--after {place!r}: {match['number']} is no whole number of frames")
-    return take.at(frames=int(match["number"]))
+    return take.at(frames=int(match["number"]), said=said)
 
 
 def text_lines(path: Path, directory: Path) -> list[Line]:
     """The lines of a text file that are not blank; line 7 goes to ``directory/007.wav``."""
     try:
         texts = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise VoxradixError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
         raise VoxradixError(f"{path} cannot be read as UTF-8 text: {error}") from None
     numbered = [(number, text) for number, text in enumerate(texts, start=1) if text.strip()]
     if not numbered:

@@ -27,6 +27,8 @@ from voxradix.models.moss_local import Details
 from voxradix.sampling import Sampling
 from voxradix.voice import Voice, load_voice
 
+_MOST = 2**31
+
 
 class _SpeakSettings(TypedDict, total=False):
     sampling: Sampling | None
@@ -72,8 +74,8 @@ class Engine:
                 function is safe.
         """
         for name, value in (("pool_rows", pool_rows), ("max_batch", max_batch), ("chunk_rows", chunk_rows)):
-            if whole_number(name, value) < 1:
-                raise VoxradixError(f"{name} is {value}; it must be at least 1")
+            if not 1 <= whole_number(name, value) < _MOST:
+                raise VoxradixError(f"{name} is {value}; it must be from 1 to {_MOST - 1}")
         self.voice = voice if isinstance(voice, Voice) else load_voice(voice)
         model = self.voice.model
         self.pool_rows = pool_rows

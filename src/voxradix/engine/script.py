@@ -11,6 +11,7 @@ from torch import Tensor
 
 from voxradix.engine.take import Branch, Take
 from voxradix.errors import VoxradixError
+from voxradix.models.moss_local import own_codes
 from voxradix.piece import End, Piece
 from voxradix.voice import Voice
 
@@ -99,6 +100,8 @@ def _require_kin(voice: Voice, take: Take) -> None:
             f"{take.layout.bounds}; this voice's are of {layout.name} with {layout.columns}, {layout.bounds}"
         )
     config, rows = voice.model.config, take.rows
+    for number, codes in enumerate(take.references, start=1):
+        own_codes(codes, config, f"the take's reference {number}")
     if bool((rows[:, 0] != config.assistant_slot_id).any() or (rows[:, 1:] >= config.codebook_size).any()):
         raise VoxradixError("the take's rows are not all frames of this voice: a text id or a pad stands among them")
     if take.model != voice.model.digest.hex():

@@ -13,7 +13,7 @@ from voxradix.engine.request import Request, Result, State
 from voxradix.engine.script import Script
 from voxradix.engine.take import Branch, Take
 from voxradix.errors import VoxradixError
-from voxradix.models.moss_local import NO_DETAILS, Details
+from voxradix.models.moss_local import NO_DETAILS, Details, own_codes
 from voxradix.piece import End, Piece
 from voxradix.sampling import Sampling
 from voxradix.voice import Voice
@@ -57,8 +57,10 @@ class Settings:
     ) -> Settings:
         """The settings of a call, with what it leaves out: as in the take it goes on from, or as the voice says.
 
-        A branch that says the same text anew takes the next seed; with the same one it would say it as it did. A new
-        text takes no wish for a number of frames over.
+        A branch that says the same text anew takes the next seed; with the same one it would say it as it did. A wish
+        for a number of frames is taken over by the same text alone.
+
+        Raises `VoxradixError` when a value cannot be used, or has no use with what is behind.
         """
         take = after.take if isinstance(after, Branch) else after
         if max_frames is not None:
@@ -66,13 +68,32 @@ class Settings:
         if sampling is None:
             sampling = voice.sampling if take is None else take.sampling
         if seed is None:
-            seed = 0 if take is None else take.seed + (script.own and isinstance(after, Branch))
+            seed = 0 if take is None else take.seed
+            if script.own and isinstance(after, Branch):
+                seed = -(2**63) if seed == 2**63 - 1 else seed + 1
+        parts = len(script.texts)
         if details is None:
             details = NO_DETAILS if take is None else take.details
-            details = details if script.own else replace(details, tokens=None)
+            if not script.own or parts > 1:
+                details = replace(details, tokens=None)
+        elif not isinstance(details, Details):
+            raise VoxradixError(f"details is {details!r}; it must be a Details")
+        elif details.tokens is not None and parts > 1:
+            raise VoxradixError(
+                f"tokens is {details.tokens}, but the text is spoken in {parts} parts; a number of frames can be "
+                "wished for one"
+            )
         if references is None:
             references = () if take is None else take.references
-        return cls(sampling, whole_number("seed", seed), max_frames, salt, details, tuple(references))
+        elif isinstance(references, str | bytes) or not isinstance(references, Sequence):
+            raise VoxradixError("references must be a list of codes [F, codebooks]; Voice.reference makes them")
+        elif script.behind and references:
+            raise VoxradixError(
+                "references are given with audio to go on from, which has its own voice; leave them out"
+            )
+        config = voice.model.config
+        codes = tuple(own_codes(codes, config, f"reference {n}") for n, codes in enumerate(references, start=1))
+        return cls(sampling, whole_number("seed", seed), max_frames, salt, details, codes)
 
 
 class Speaking:
@@ -89,11 +110,6 @@ class Speaking:
 
     def __init__(self, voice: Voice, submit: Callable[..., Request], script: Script, settings: Settings) -> None:
         """Begin; ``submit`` is the engine's. Raises `VoxradixError` when the first text can never fit."""
-        tokens, parts = settings.details.tokens, len(script.texts)
-        if tokens is not None and parts > 1:
-            raise VoxradixError(
-                f"tokens is {tokens}, but the text is spoken in {parts} parts; a number of frames can be wished for one"
-            )
         self.script = script
         self.frames: list[Tensor] = []
         self._voice = voice

@@ -123,6 +123,8 @@ def order_of(
         lines = script(voice, fields.input or None, after)
     except VoxradixError as error:
         raise Refusal(400, str(error), param="input") from None
+    if details.references is not None and lines.behind:
+        raise Refusal(400, "reference is given with audio to go on from, which has its own voice", param="reference")
     take = after.take if isinstance(after, Branch) else after
     seed = fields.seed
     if seed is None:

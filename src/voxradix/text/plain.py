@@ -48,7 +48,7 @@ class PlainFrontEnd:
         if piece.end is End.OPEN:
             raise VoxradixError(
                 "the take stops before its text does, so what it says until there cannot be known; name it: "
-                f"take.at(frames={frames}, said=…)"
+                f"take.at(frames={frames}, said=…), or --said on the command line"
             )
         if frames == len(piece.rows):
             return piece

@@ -6,7 +6,7 @@ from voxradix.models.moss_local.linear import ROWS, padded
 from voxradix.models.moss_local.local import Frames
 from voxradix.models.moss_local.memory import MemoryPlan
 from voxradix.models.moss_local.model import MossLocal, load
-from voxradix.models.moss_local.prompt import NO_DETAILS, TEMPLATE, Details, prompt_rows
+from voxradix.models.moss_local.prompt import NO_DETAILS, TEMPLATE, Details, is_unicode, own_codes, prompt_rows
 
 __all__ = [
     "BLOCK",
@@ -20,7 +20,9 @@ __all__ = [
     "MossLocal",
     "MossLocalConfig",
     "Placement",
+    "is_unicode",
     "load",
+    "own_codes",
     "padded",
     "prompt_rows",
     "read_config",

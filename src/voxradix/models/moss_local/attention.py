@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from voxradix.errors import VoxradixError
 from voxradix.models.moss_local.config import BackboneConfig
 from voxradix.models.moss_local.linear import LANES, padded, widened
 
@@ -29,8 +31,15 @@ class KVStore:
         """A store of zeros."""
         width = -(-config.head_dim // LANES) * LANES
         shape = (config.layers, config.kv_heads, slots + 2, width)
-        self.keys = torch.zeros(shape, dtype=dtype, device=device)
-        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        try:
+            self.keys = torch.zeros(shape, dtype=dtype, device=device)
+            self.values = torch.zeros(shape, dtype=dtype, device=device)
+        except (RuntimeError, TypeError) as error:  # what torch raises when memory, or a size's type, has no room
+            size = 2 * dtype.itemsize * math.prod(shape)
+            raise VoxradixError(
+                f"a pool of {slots} rows takes {size} bytes on {device}, which cannot be had ({type(error).__name__}); "
+                "lower pool_rows"
+            ) from None
         self.null = slots
         self.waste = slots + 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 import torch
@@ -56,6 +57,19 @@ class MemoryPlan:
     def pool_bytes(self) -> int:
         """What the pool takes."""
         return self.rows * self.row_bytes
+
+    def require_room(self, device: torch.device) -> None:
+        """Raise `VoxradixError` when the device has no such memory at all, whatever else it holds."""
+        if device.type == "cuda":
+            there = torch.cuda.get_device_properties(device).total_memory
+        else:
+            there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        needed = self.weight_bytes + self.pool_bytes
+        if needed > there:
+            raise VoxradixError(
+                f"weights and pool take {_size(self.weight_bytes)} and {_size(self.pool_bytes)}, and {device} has "
+                f"{_size(there)}; a smaller pool (--max-rows, --memory) or a smaller type (--dtype) takes less"
+            )
 
     def told(self, frame_rate: float) -> str:
         """The plan in a line, and what an hour of audio takes at ``frame_rate`` frames a second."""

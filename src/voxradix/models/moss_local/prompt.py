@@ -33,6 +33,8 @@ TEMPLATE = (
 """The released model's template, segment by segment; each is tokenised alone (its public processor)."""
 
 
+_MOST = 2**31
+
 _FIELD = re.compile(r"\{(language|instruction|tokens|quality|sound_event|ambient_sound)\}")
 
 
@@ -59,10 +61,10 @@ class Details:
     def __post_init__(self) -> None:
         """Refuse a value of another type."""
         for name, value in self.given().items():
-            if name == "tokens" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise VoxradixError(f"tokens is {value!r}; it must be a number of frames, at least 1")
-            if name != "tokens" and not isinstance(value, str):
-                raise VoxradixError(f"{name} is {value!r}; it must be text")
+            if name == "tokens" and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _MOST):
+                raise VoxradixError(f"tokens is {_short(value)}; it must be a number of frames from 1 to {_MOST - 1}")
+            if name != "tokens" and not (isinstance(value, str) and is_unicode(value)):
+                raise VoxradixError(f"{name} is {_short(value)}; it must be text")
 
     def given(self) -> dict[str, object]:
         """The values that are not missing, by name."""
@@ -114,9 +116,19 @@ def prompt_rows(
             parts += _reference_rows(references, config, encode)
         else:
             parts.append(_text_rows(encode(details.filled(segment)), config))
-    if continuation is not None:
-        parts.append(_audio_rows(continuation, config.assistant_slot_id, config))
+    if continuation is not None and len(continuation):
+        parts.append(_audio_rows(own_codes(continuation, config, "the audio to go on from"), config.assistant_slot_id))
     return torch.cat(parts)
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text holds no half of a surrogate pair, which no tokenizer takes."""
+    return not any(0xD800 <= ord(letter) <= 0xDFFF for letter in text)
+
+
+def _short(value: object) -> str:
+    shown = "too large" if isinstance(value, int) and abs(value) >= 2**63 else repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:60]}…"
 
 
 def _written(value: object) -> str:
@@ -130,20 +142,46 @@ def _text_rows(ids: list[int], config: MossLocalConfig) -> Tensor:
     return rows
 
 
-def _audio_rows(codes: Tensor, slot_id: int, config: MossLocalConfig) -> Tensor:
-    if codes.dim() != 2 or codes.shape[1] != config.codebooks:
-        raise VoxradixError(f"audio codes have shape {list(codes.shape)}; they must be [F, {config.codebooks}]")
-    return torch.cat((torch.full((codes.shape[0], 1), slot_id), codes.to(torch.int64)), dim=1)
+def own_codes(codes: object, config: MossLocalConfig, what: str) -> Tensor:
+    """Codes that a caller gives as a tensor, an array or lists, as int64 [F, codebooks] of their own on the CPU.
+
+    Raises `VoxradixError` that begins with ``what`` they are when they are no frames of codes.
+    """
+    try:
+        given = torch.as_tensor(codes)
+        if given.dtype is torch.bool or given.is_floating_point() or given.is_complex():
+            raise VoxradixError(f"{what} has dtype {given.dtype}; codes are integers")
+        own = given.to("cpu", torch.int64, copy=True)
+    except VoxradixError:
+        raise
+    except Exception as error:  # whatever the conversion raises, the codes are at fault
+        raise VoxradixError(f"{what} is no frames of codes [F, {config.codebooks}]: {error}") from None
+    if own.layout is not torch.strided or own.dim() != 2 or own.shape[1] != config.codebooks:
+        raise VoxradixError(f"{what} has shape {list(own.shape)}; it must be [F, {config.codebooks}]")
+    if not len(own):
+        raise VoxradixError(f"{what} has no frames; it needs at least one")
+    wrong = (own < 0) | (own >= config.codebook_size)
+    if bool(wrong.any()):
+        frame, codebook = (int(i) for i in wrong.nonzero()[0])
+        raise VoxradixError(
+            f"{what} has code {int(own[frame, codebook])} in frame {frame}, codebook {codebook}; codes lie in "
+            f"0 .. {config.codebook_size - 1}"
+        )
+    return own
+
+
+def _audio_rows(codes: Tensor, slot_id: int) -> Tensor:
+    return torch.cat((torch.full((codes.shape[0], 1), slot_id), codes), dim=1)
 
 
 def _reference_rows(references: Sequence[Tensor], config: MossLocalConfig, encode: Encode) -> list[Tensor]:
     if not references:
         return [_text_rows(encode("None"), config)]
     parts: list[Tensor] = []
-    for codes in references:
+    for number, codes in enumerate(references, start=1):
         parts += [
             _text_rows([config.audio_start_id], config),
-            _audio_rows(codes, config.user_slot_id, config),
+            _audio_rows(own_codes(codes, config, f"reference {number}"), config.user_slot_id),
             _text_rows([config.audio_end_id], config),
         ]
     return parts

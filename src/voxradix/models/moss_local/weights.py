@@ -141,7 +141,7 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         file = safe_open(path, framework="pt")
     except FileNotFoundError:
-        raise VoxradixError(f"{path} does not exist") from None
+        raise VoxradixError(f"{path} {'cannot be opened' if path.exists() else 'does not exist'}") from None
     except (SafetensorError, OSError, ValueError) as error:
         raise VoxradixError(f"{path} is not a readable safetensors file: {error}") from None
     with file:
