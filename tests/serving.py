@@ -88,6 +88,7 @@ def running(voice: Voice, *, settings: Settings | None = None, max_batch: int = 
         server.should_exit = True
         house.cut.set()
         thread.join(30)
+        house.close()
         listener.close()
         assert not thread.is_alive()
 

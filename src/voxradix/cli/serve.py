@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from voxradix.cli.terminal import say
 from voxradix.engine import Engine
 from voxradix.errors import VoxradixError
 
@@ -38,7 +39,18 @@ def run_serve(host: str, port: int, make: Callable[[], Engine], settings: Settin
         print(f"voxradix: listening on http://{shown}:{port}", flush=True)
 
     with listener:
-        serve(House(make, settings), listener, ready)
+        house = House(make, settings)
+
+        def stop() -> None:
+            if house.admission.replies:
+                say(
+                    f"stopping: {house.admission.replies} requests are under way and have {settings.stop_seconds:g} s "
+                    "to end; asked again, it stops at once"
+                )
+
+        if not settings.keys and not settings.loopback:
+            say(f"warning: everybody who reaches {shown}:{port} is served; --api-key-file asks for a key")
+        serve(house, listener, ready, stop)
 
 
 def require_server() -> None:

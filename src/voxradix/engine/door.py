@@ -98,7 +98,7 @@ class Door:
         if prompt_rows < 1:
             raise VoxradixError("the prompt has no rows; it needs at least one")
         if max_frames is None:
-            budget = max(min(self._voice.max_frames, min(self._positions, self._pool_rows) - prompt_rows), 1)
+            budget = max(min(self._voice.max_frames, self._positions - prompt_rows), 1)
         else:
             budget = whole_number("max_frames", max_frames)
         if budget < 1:

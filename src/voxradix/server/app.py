@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -45,14 +43,8 @@ _SPEECH = {
 
 
 def application(house: House) -> FastAPI:
-    """The routes over a house. The house's threads end when the application does."""
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        yield
-        await asyncio.to_thread(house.close)
-
-    app = FastAPI(title="voxradix", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    """The routes over a house, which the caller closes."""
+    app = FastAPI(title="voxradix", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.add_middleware(Guard, house=house)
     _errors(app, house)
     _speech(app, house)
@@ -68,7 +60,7 @@ def _speech(app: FastAPI, house: House) -> None:
     @app.post("/v1/audio/speech", openapi_extra=_SPEECH)
     async def speech(request: Request) -> Response:
         """Speak a text, or go on from a take."""
-        body = await read_body(request, house.settings)
+        body = await read_body(request, house)
         fields, salt, voice = body.fields, request.state.salt, house.desk.voice
         checked(fields, voice, house.settings)
         container = container_of(fields.response_format, house.containers)
@@ -128,10 +120,11 @@ def _state(app: FastAPI, house: House) -> None:
         return await node_list(house, request.state.salt)
 
     @app.get("/v1/stats")
-    async def numbers() -> dict[str, object]:
-        """What the server is busy with."""
-        return stats(house)
+    async def numbers(request: Request) -> dict[str, object]:
+        """What the server is busy with, and what it has made for the caller."""
+        return stats(house, request.state.salt)
 
+    @app.head("/health", include_in_schema=False)
     @app.get("/health")
     async def health() -> JSONResponse:
         """Whether requests are served."""
@@ -168,7 +161,8 @@ def _errors(app: FastAPI, house: House) -> None:
 
 def _of_status(error: HTTPException) -> Refusal:
     phrase = HTTPStatus(error.status_code).phrase
-    return Refusal(error.status_code, f"{error.detail}", code=phrase.lower().replace(" ", "_"))
+    allowed = (error.headers or {}).get("Allow")
+    return Refusal(error.status_code, f"{error.detail}", code=phrase.lower().replace(" ", "_"), allow=allowed)
 
 
 def _schema(app: FastAPI) -> None:

@@ -6,17 +6,24 @@ import asyncio
 import binascii
 import json
 from base64 import b64decode
+from collections.abc import Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import parse_options_header
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
-from voxradix.server.fields import SpeechFields
-from voxradix.server.refusal import Refusal
+from voxradix.server.fields import SpeechFields, printable, twice
+from voxradix.server.house import House
+from voxradix.server.refusal import Refusal, stopping
 from voxradix.server.settings import Settings
+
+_MOST_PARTS = 20_000
+"""Commas and brackets of a JSON body, those in its texts included: parsing so many takes a few milliseconds."""
 
 _MOST_DIGITS = 400
 """Of an integer in JSON; a longer one is as good as infinite."""
@@ -30,20 +37,40 @@ class SpeechBody:
     reference: bytes | None
 
 
-async def read_body(request: Request, settings: Settings) -> SpeechBody:
-    """Read a speech request. Raises `Refusal` for one that cannot be read or used."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+async def read_body(request: Request, house: House) -> SpeechBody:
+    """Read a speech request. Raises `Refusal` for one that cannot be read or used, or when the server stops."""
+    settings = house.settings
+    name, options = parse_options_header(request.headers.get("content-type", ""))
+    kind = name.decode("latin-1").lower()
     if kind not in ("application/json", "multipart/form-data"):
         raise Refusal(
             415,
             f"the content type is {kind[:64]!a}; send application/json or multipart/form-data",
             code="unsupported_content_type",
         )
-    data = await _bytes(request, settings)
+    if options.get(b"charset", b"utf-8").lower() not in (b"utf-8", b"utf8"):
+        raise Refusal(415, "the charset must be utf-8; leave it out", code="unsupported_content_type")
+    if not house.admission.open:
+        raise stopping()
+    with house.uploads.one():
+        data = await _unless_cut(_bytes(request, settings), house)
     if kind == "multipart/form-data":
         return await _form(request, data, settings)
     fields = SpeechFields.of_json(_json(data))
     return SpeechBody(fields, None if fields.reference is None else _data_uri(fields.reference, settings))
+
+
+async def _unless_cut(reading: Coroutine[Any, Any, bytes], house: House) -> bytes:
+    task, cut = asyncio.create_task(reading), asyncio.create_task(house.cut.wait())
+    try:
+        await asyncio.wait([task, cut], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise stopping()
+        return await task
+    finally:
+        task.cancel()
+        cut.cancel()
+        await asyncio.gather(task, cut, return_exceptions=True)
 
 
 async def _bytes(request: Request, settings: Settings) -> bytes:
@@ -67,14 +94,26 @@ async def _bytes(request: Request, settings: Settings) -> bytes:
 
 
 def _json(data: bytes) -> object:
+    # what a body costs is its parts: texts may be long, but a request has few of them
+    if sum(map(data.count, (b",", b"[", b"{"))) > _MOST_PARTS:
+        raise Refusal(400, f"the body has more than {_MOST_PARTS} commas and brackets; it must be one flat object")
     try:
-        return json.loads(data.decode("utf-8"), parse_int=_whole)
+        return json.loads(data.decode("utf-8"), parse_int=_whole, object_pairs_hook=_once)
     except UnicodeDecodeError as error:
         raise Refusal(400, f"the body is not UTF-8 text: byte {error.start} cannot be read") from None
     except json.JSONDecodeError as error:
         raise Refusal(400, f"the body is no JSON: {error}") from None
     except RecursionError:
         raise Refusal(400, "the body is nested too deeply; it must be one flat object") from None
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for name, value in pairs:
+        if name in values:
+            raise twice(name)
+        values[name] = value
+    return values
 
 
 def _whole(digits: str) -> int | float:
@@ -85,6 +124,8 @@ async def _form(request: Request, data: bytes, settings: Settings) -> SpeechBody
     async def receive() -> Message:
         return {"type": "http.request", "body": data, "more_body": False}
 
+    if not data.rstrip().endswith(b"--"):
+        raise Refusal(400, "the form is cut off before its last boundary; send it whole")
     values: dict[str, str] = {}
     reference: bytes | None = None
     try:
@@ -92,14 +133,15 @@ async def _form(request: Request, data: bytes, settings: Settings) -> SpeechBody
             max_files=1, max_fields=64, max_part_size=settings.max_body_bytes
         ) as form:
             for name, value in form.multi_items():
+                param = printable(name)
+                if name in values or (name == "reference" and reference is not None):
+                    raise twice(name)
                 if isinstance(value, UploadFile):
                     if name != "reference":
-                        raise Refusal(400, f"{name[:64]!a} is a file; only reference may be one", param=name[:64])
+                        raise Refusal(400, f"{param} is a file; only reference may be one", param=param)
                     reference = await value.read()
-                elif name in values:
-                    raise Refusal(400, f"{name[:64]!a} is given twice; give it once", param=name[:64])
                 elif value.encode() not in data:  # the parser has taken other bytes for Latin-1
-                    raise Refusal(400, f"{name[:64]!a} is not UTF-8 text", param=name[:64])
+                    raise Refusal(400, f"{param} is not UTF-8 text", param=param)
                 else:
                     values[name] = value
     except HTTPException as error:

@@ -163,7 +163,7 @@ class Desk:
         except Exception as error:  # those it served have ended with an error; the others go on
             _log.exception("a step failed: %s", error)
         self._on_step(perf_counter() - started)
-        told = [(mailbox, news) for mailbox, watch in self._watches.items() if (news := watch.look())]
+        told = [(mailbox, news) for mailbox, watch in self._watches.items() if (news := self._look(watch))]
         for mailbox, _ in told:
             if self._watches[mailbox].over:
                 del self._watches[mailbox]
@@ -171,6 +171,16 @@ class Desk:
         self._post(told)
         if stood and not told:
             raise RuntimeError("requests are under way, and no step brings them on")
+
+    def _look(self, watch: Watch) -> list[News]:
+        """What is new of a take. Should its bookkeeping fail, it ends, and the others go on."""
+        try:
+            return watch.look()
+        except Exception:
+            _log.exception("a take failed")
+            watch.over = True
+            self._abort(watch)
+            return [Failed(Refusal(500, "the take failed", code="failed"))]
 
     def _begin(self, order: Order, mailboxes: Sequence[Mailbox]) -> None:
         begun: dict[Mailbox, Watch] = {}

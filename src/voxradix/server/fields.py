@@ -79,6 +79,7 @@ class SpeechFields(BaseModel):
         if not isinstance(values, dict):
             raise Refusal(400, f"the body is {_shown(values)}; it must be a JSON object")
         _known(values)
+        _flat(values)
         try:
             return cls.model_validate(values)
         except ValidationError as error:
@@ -97,13 +98,27 @@ class SpeechFields(BaseModel):
 def _known(names: Iterable[str]) -> None:
     for name in names:
         if name not in SpeechFields.model_fields:
-            param = _printable(name)
+            param = printable(name)
             raise Refusal(400, f"there is no field {param}; leave it out", param=param)
+
+
+def _flat(values: Mapping[str, object]) -> None:
+    """Refuse what is nested before anybody looks at all of it."""
+    for name, value in values.items():
+        if isinstance(value, list) or (isinstance(value, dict) and (name != "voice" or set(value) != {"id"})):
+            right = "a name or {'id': name}" if name == "voice" else "one value"
+            raise Refusal(400, f"{name} is {_shown(value)}; it must be {right}", param=name)
+
+
+def twice(name: str) -> Refusal:
+    """A field is there twice."""
+    param = printable(name)
+    return Refusal(400, f"{param} is given twice; give it once", param=param)
 
 
 def _refusal(error: ValidationError) -> Refusal:
     detail = error.errors(include_url=False, include_context=False)[0]
-    param = _printable(detail["loc"][0]) if detail["loc"] else "seed"
+    param = printable(detail["loc"][0]) if detail["loc"] else "seed"
     return Refusal(400, _sentence(param, detail), param=param)
 
 
@@ -114,11 +129,14 @@ def _sentence(param: str, detail: ErrorDetails) -> str:
 
 def _shown(value: Any) -> str:
     """A value for a message: short, and in ASCII whatever it holds."""
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
     if isinstance(value, int) and abs(value) >= 10**40:
         return "a number of many digits"
     text = ascii(value if not isinstance(value, str) else value[:64])
     return text if len(text) <= 64 else f"{text[:60]}..."
 
 
-def _printable(name: object) -> str:
+def printable(name: object) -> str:
+    """A field's name as a client gives it, short and in ASCII whatever it holds."""
     return str(name)[:64].encode("ascii", "backslashreplace").decode()

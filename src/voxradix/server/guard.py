@@ -71,7 +71,7 @@ class Guard:
 
 def _hostname(host: str) -> str | None:
     try:
-        return urlsplit(f"//{host}").hostname
+        return None if "@" in host else urlsplit(f"//{host}").hostname
     except ValueError:
         return None
 

@@ -18,6 +18,7 @@ from voxradix.server.keys import Keys
 from voxradix.server.measures import Measures
 from voxradix.server.settings import Settings
 from voxradix.server.takes import TakeShelf
+from voxradix.server.uploads import Uploads
 
 _T = TypeVar("_T")
 _TICK = 0.05
@@ -30,6 +31,7 @@ class House:
         desk: The engine's thread.
         decoder: The codec's thread.
         shelf: The kept takes.
+        uploads: Bodies on their way.
         admission: Who is let in.
         keys: The API keys.
         measures: Counts and times.
@@ -44,6 +46,7 @@ class House:
         self.keys = Keys(settings.keys)
         self.shelf = TakeShelf(settings.max_takes, settings.max_take_frames)
         self.admission = Admission(settings.max_batch, settings.queue, settings.readers, self.measures.request_seconds)
+        self.uploads = Uploads(settings.uploads)
         self.cut = asyncio.Event()
         self._writer = ThreadPoolExecutor(1, "voxradix-script")
         self.desk = Desk(make, self.measures.step)

@@ -37,7 +37,7 @@ def add_page(app: FastAPI) -> None:
         file, media_type = found[name]
         return Response(file.read_bytes(), media_type=media_type, headers={"cache-control": "no-cache"})
 
-    @app.get("/", include_in_schema=False)
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def index() -> Response:
         return response("index.html")
 

@@ -16,6 +16,7 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a failure
         param: str | None = None,
         code: str | None = None,
         retry_after: int | None = None,
+        allow: str | None = None,
     ) -> None:
         """Say why, and what would be right."""
         super().__init__(message)
@@ -24,6 +25,7 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a failure
         self.param = param
         self.code = code
         self.retry_after = retry_after
+        self.allow = allow
 
     @property
     def body(self) -> dict[str, object]:
@@ -34,6 +36,8 @@ class Refusal(Exception):  # noqa: N818 - an answer, not a failure
     def response(self) -> JSONResponse:
         """The reply."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        if self.allow is not None:
+            headers["Allow"] = self.allow
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         return JSONResponse({"error": self.body}, self.status, headers)

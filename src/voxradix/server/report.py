@@ -73,30 +73,30 @@ def _node(run: Run) -> dict[str, object]:
     }
 
 
-def stats(house: House) -> dict[str, object]:
-    """What the server is busy with, and what it has done."""
+def stats(house: House, salt: str) -> dict[str, object]:
+    """What the server is busy with, for all together, and what it has made for the caller."""
     now, measures = house.desk.snapshot, house.measures
-    rows, totals = now.occupancy, now.totals
+    rows, sums = now.occupancy, house.shelf.sums(salt)
     return {
         "status": house.status,
         "waiting": now.waiting,
         "running": now.running,
         "max_batch": house.settings.max_batch,
         "queue": house.settings.queue,
-        "requests": totals.requests,
+        "requests": sums.takes,
         "refused": measures.refused_count,
-        "retractions": totals.retractions,
+        "retractions": sums.retractions,
         "rows": {
             "free": rows.free,
             "cached": rows.cached,
             "held": rows.held,
             "pool": rows.free + rows.cached + rows.held,
         },
-        "prompt_rows": totals.prompt_rows,
-        "reused_prompt_rows": totals.reused_prompt_rows,
-        "reused_generated_rows": totals.reused_generated_rows,
-        "recomputed_rows": totals.recomputed_rows,
-        "frames": totals.frames,
+        "prompt_rows": sums.prompt_rows,
+        "reused_prompt_rows": sums.reused_prompt_rows,
+        "reused_generated_rows": sums.reused_generated_rows,
+        "recomputed_rows": sums.recomputed_rows,
+        "frames": sums.frames,
         "takes": len(house.shelf),
         "first_frame_ms": measures.first_frame_ms(),
         "frame_ms": measures.frame_ms(),

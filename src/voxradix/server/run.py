@@ -23,7 +23,8 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket that listens. Raises `VoxradixError` when the address cannot be had."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # asyncio sends small writes at once (TCP_NODELAY) on sockets that say they are TCP's
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except (OSError, UnicodeError, OverflowError) as error:
         raise VoxradixError(f"cannot listen on {host}:{port}: {error}") from None
     try:
@@ -37,15 +38,28 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def serve(house: House, listener: socket.socket, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Serve until SIGTERM or SIGINT; then let requests end. ``on_ready`` is called when connections are taken."""
-    Server(house, on_ready).run(sockets=[listener])
+def serve(
+    house: House,
+    listener: socket.socket,
+    on_ready: Callable[[], None] = lambda: None,
+    on_stop: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until SIGTERM or SIGINT; then let requests end, and close the house.
+
+    ``on_ready`` is called when connections are taken, ``on_stop`` when the server is told to stop.
+    """
+    try:
+        Server(house, on_ready, on_stop).run(sockets=[listener])
+    finally:
+        house.close()
 
 
 class Server(uvicorn.Server):
     """A uvicorn server that lets its house empty before it closes its connections."""
 
-    def __init__(self, house: House, on_ready: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, house: House, on_ready: Callable[[], None] = lambda: None, on_stop: Callable[[], None] = lambda: None
+    ) -> None:
         """A server of a house's application."""
         super().__init__(
             uvicorn.Config(
@@ -55,11 +69,12 @@ class Server(uvicorn.Server):
                 server_header=False,
                 timeout_keep_alive=_IDLE_SECONDS,
                 timeout_graceful_shutdown=_GRACE_SECONDS,
-                lifespan="on",
+                lifespan="off",
             )
         )
         self._house = house
         self._on_ready = on_ready
+        self._on_stop = on_stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Take connections."""
@@ -78,3 +93,5 @@ class Server(uvicorn.Server):
         """Stop in order; at once when asked a second time. An orderly stop is no failure: the process exits with 0."""
         self.force_exit = self.should_exit
         self.should_exit = True
+        if not self.force_exit:
+            self._on_stop()

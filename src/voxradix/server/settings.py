@@ -15,6 +15,7 @@ class Settings:
     Attributes:
         max_batch: Takes that the engine computes at once.
         queue: Takes that may wait beside those the engine runs; with more, requests are refused.
+        uploads: Requests whose body is on its way at once.
         readers: Replies that may be on their way at once, those included whose audio is made and not yet read.
         max_takes: Finished takes that are kept; the least recently used one goes first.
         max_take_frames: Frames of all kept takes together.
@@ -30,6 +31,7 @@ class Settings:
 
     max_batch: int = 16
     queue: int = 64
+    uploads: int = 64
     readers: int = 1024
     max_takes: int = 256
     max_take_frames: int = 200_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 
 from voxradix.engine import Take
@@ -65,27 +65,71 @@ class KeptTake:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What was made for one owner: sums over all takes that were ever kept for it."""
+
+    takes: int = 0
+    frames: int = 0
+    prompt_rows: int = 0
+    reused_prompt_rows: int = 0
+    reused_generated_rows: int = 0
+    recomputed_rows: int = 0
+    retractions: int = 0
+
+    def with_take(self, take: Take) -> Sums:
+        """The sums with one more take."""
+        return Sums(
+            takes=self.takes + 1,
+            frames=self.frames + take.new_frames,
+            prompt_rows=self.prompt_rows + take.prompt_rows,
+            reused_prompt_rows=self.reused_prompt_rows + take.reused_prompt_rows,
+            reused_generated_rows=self.reused_generated_rows + take.reused_generated_rows,
+            recomputed_rows=self.recomputed_rows + take.recomputed_rows,
+            retractions=self.retractions + sum(result.retractions for result in take.results),
+        )
+
+
 class TakeShelf:
-    """Keeps takes up to a number of takes and of frames; the least recently used ones go."""
+    """Keeps takes up to a number of takes and of frames.
+
+    Room is made by whoever holds most of it: that owner's least recently used take goes.
+    """
 
     def __init__(self, most_takes: int, most_frames: int) -> None:
         """An empty shelf."""
         self._most_takes = most_takes
         self._most_frames = most_frames
-        self._frames = 0
         self._takes: OrderedDict[str, KeptTake] = OrderedDict()
+        self._count: Counter[str] = Counter()
+        self._frames: Counter[str] = Counter()
+        self._sums: dict[str, Sums] = {}
 
     def __len__(self) -> int:
         """How many takes are kept."""
         return len(self._takes)
 
+    def sums(self, owner: str) -> Sums:
+        """What was made for an owner."""
+        return self._sums.get(owner, Sums())
+
     def keep(self, kept: KeptTake) -> None:
         """Keep a take; others go to make room, and it goes itself when it is too long for the shelf."""
+        self._sums[kept.owner] = self.sums(kept.owner).with_take(kept.take)
         self._takes[kept.id] = kept
-        self._frames += kept.take.frames
-        while len(self._takes) > self._most_takes or self._frames > self._most_frames:
-            _, gone = self._takes.popitem(last=False)
-            self._frames -= gone.take.frames
+        self._count[kept.owner] += 1
+        self._frames[kept.owner] += kept.take.frames
+        while len(self._takes) > self._most_takes or self._frames.total() > self._most_frames:
+            largest = max(self._count, key=self._share)
+            self._remove(next(each for each in self._takes.values() if each.owner == largest))
+
+    def _share(self, owner: str) -> float:
+        return max(self._count[owner] / self._most_takes, self._frames[owner] / self._most_frames)
+
+    def _remove(self, kept: KeptTake) -> None:
+        del self._takes[kept.id]
+        self._count[kept.owner] -= 1
+        self._frames[kept.owner] -= kept.take.frames
 
     def get(self, name: str, owner: str) -> KeptTake:
         """A take of the caller's own. Raises `Refusal` (404), the same for a foreign take and for none."""
@@ -102,6 +146,4 @@ class TakeShelf:
 
     def forget(self, name: str, owner: str) -> None:
         """Forget a take of the caller's own."""
-        kept = self.get(name, owner)
-        del self._takes[name]
-        self._frames -= kept.take.frames
+        self._remove(self.get(name, owner))
