@@ -167,6 +167,8 @@ def made(page: Page) -> list[str]:
 def test_a_text_is_heard_while_it_is_made_and_drawn_frame_by_frame(server: Serving, visit: Callable[..., Page]) -> None:
     page = visit(server.url)
     ids = made(page)
+    broken: list[str] = []
+    page.on("requestfailed", lambda request: broken.append(request.url))
     say(page, "one two three four five six seven eight nine")
     take = server.get(f"/v1/takes/{ids[0]}")
     playwright.expect(strip(page, 1)).to_have_attribute("aria-valuemax", str(take["frames"]))
@@ -179,6 +181,8 @@ def test_a_text_is_heard_while_it_is_made_and_drawn_frame_by_frame(server: Servi
     for before, after in pairwise(starts):
         gap = after["at"] - before["at"] - before["seconds"]
         assert abs(gap) < 0.5 / before["rate"] or gap > 0.05  # no seam; only a busy machine lets it run dry
+    say(page, "four", takes=2)
+    assert not broken  # each reply was read to its end
 
 
 def test_a_click_in_the_strip_takes_it_again_from_there(server: Serving, visit: Callable[..., Page]) -> None:
@@ -542,7 +546,12 @@ def test_seeds_of_64_bits_are_sent_and_shown_exactly(server: Serving, visit: Cal
 def test_a_click_in_the_strip_takes_the_options(server: Serving, visit: Callable[..., Page]) -> None:
     page = visit(server.url)
     asked: list[dict[str, Any]] = []
-    page.on("request", lambda request: asked.append(request.post_data_json) if request.method == "POST" else None)
+
+    def note(request: Any) -> None:
+        if request.method == "POST":
+            asked.append(request.post_data_json)
+
+    page.on("request", note)
     page.click("summary")
     say(page, TEXT)
     page.fill("#takes", "3")

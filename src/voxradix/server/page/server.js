@@ -49,6 +49,8 @@ export class Server {
       signal,
     });
     if (!response.body) throw new ServerError("The server's answer has no sound in it.");
+    // Chromium logs a stream that was read to its end as aborted, unless it has been through a tee as in a clone.
+    response.clone().body?.cancel().catch(() => {});
     try {
       for await (const event of eventsOf(response.body)) onEvent(event);
     } catch (error) {
