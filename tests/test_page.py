@@ -506,7 +506,10 @@ def test_the_page_stays_with_the_take_that_sounds(size: str, server: Serving, vi
     page.wait_for_timeout(600)  # the page moves smoothly
     for seen in ("#take-1 h4", "#take-1 .buttons", "#stop", "#status"):
         playwright.expect(page.locator(seen)).to_be_in_viewport(ratio=0.9)
-    page.get_by_role("button", name="Stop take 1").click()
+    page.get_by_role("button", name="Play take 2").click()  # goes over to that one, as far as it has come and on
+    playwright.expect(page.get_by_role("status")).to_have_text("Speaking take 2. 8 takes are being made.")
+    playwright.expect(page.get_by_role("button", name=re.compile("^Stop take"))).to_have_count(1)
+    page.get_by_role("button", name="Stop take 2").click()
     playwright.expect(page.get_by_role("button", name=re.compile("^Stop take"))).to_have_count(0)
     assert page.locator(".card[data-state=speaking]").count() == 8  # only the sound has stopped
     page.locator("#families").evaluate("(all) => all.lastElementChild.lastElementChild.scrollIntoView()")
@@ -530,6 +533,11 @@ def test_seeds_of_64_bits_are_sent_and_shown_exactly(server: Serving, visit: Cal
     say(page, "six", takes=4)
     say(page, "six", takes=5)
     assert [server.get(f"/v1/takes/{each}")["seed"] for each in ids[3:]] == [2**63 - 1, 0]  # the next unused
+    page.fill("#text", "seven")
+    for _ in range(2):  # at once: the second before the first has begun
+        page.press("#text", "Enter")
+    finished(page, 7)
+    assert sorted(server.get(f"/v1/takes/{each}")["seed"] for each in ids[5:]) == [0, 1]
     for text, takes, words in (
         (str(2**63), "1", f"Seed: It must be from {-(2**63)} to {2**63 - 1}."),
         ("1.5", "1", "Seed: It must be a whole number"),
@@ -540,7 +548,7 @@ def test_seeds_of_64_bits_are_sent_and_shown_exactly(server: Serving, visit: Cal
         page.fill("#takes", takes)
         page.press("#text", "Enter")
         playwright.expect(page.get_by_role("status")).to_contain_text(words)
-    assert len(ids) == 5
+    assert len(ids) == 7
 
 
 def test_a_click_in_the_strip_takes_the_options(server: Serving, visit: Callable[..., Page]) -> None:

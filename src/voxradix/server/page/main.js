@@ -19,6 +19,8 @@ const watch = new Watch(server, new Metrics(byId("metrics")), new Tree(byId("tre
 const runs = new Set();
 /** @type {Family[]} newest first */
 const families = [];
+/** @type {Map<string, Family>} texts that were sent, and have no take yet */
+const awaited = new Map();
 /** @type {any} */
 let voice = null;
 let takes = 0;
@@ -58,7 +60,7 @@ function send() {
     return say(composer.missing, true);
   }
   if (after && !after.known) return say("The take to go on from is gone; begin a new text.", true);
-  const family = after ? familyOf(after) : families.find((each) => each.text === words);
+  const family = after ? familyOf(after) : familyFor(words);
   const seed = composer.seed ?? family?.freshSeed(composer.takes);
   const what = { ...(words && { input: words }), ...(after && { take: after.id }) };
   speak({ ...composer.options, ...what, seed }, words, after, null);
@@ -110,9 +112,8 @@ async function speak(request, words, parent, cut) {
  */
 function begin(words, parent, cut, index) {
   const take = new Take((takes += 1), words, parent, cut);
-  let family = parent ? familyOf(parent) : families.find((each) => each.text === words);
-  if (!family) {
-    family = new Family(words || "…", calls);
+  const family = (parent && familyOf(parent)) || familyFor(words || "…");
+  if (awaited.delete(family.text)) {
     families.unshift(family);
     byId("families").prepend(family.element);
   }
@@ -258,6 +259,13 @@ function hear(take, seconds) {
 /** @type {(take: Take) => Family | undefined} */
 function familyOf(take) {
   return families.find((family) => family.of(take));
+}
+
+/** @type {(words: string) => Family} that of a text; a new one waits for its first take */
+function familyFor(words) {
+  const family = families.find((each) => each.text === words) ?? awaited.get(words) ?? new Family(words, calls);
+  if (!families.includes(family)) awaited.set(words, family);
+  return family;
 }
 
 function changed() {
