@@ -167,6 +167,8 @@ def made(page: Page) -> list[str]:
 def test_a_text_is_heard_while_it_is_made_and_drawn_frame_by_frame(server: Serving, visit: Callable[..., Page]) -> None:
     page = visit(server.url)
     ids = made(page)
+    broken: list[str] = []
+    page.on("requestfailed", lambda request: broken.append(request.url))
     say(page, "one two three four five six seven eight nine")
     take = server.get(f"/v1/takes/{ids[0]}")
     playwright.expect(strip(page, 1)).to_have_attribute("aria-valuemax", str(take["frames"]))
@@ -179,6 +181,8 @@ def test_a_text_is_heard_while_it_is_made_and_drawn_frame_by_frame(server: Servi
     for before, after in pairwise(starts):
         gap = after["at"] - before["at"] - before["seconds"]
         assert abs(gap) < 0.5 / before["rate"] or gap > 0.05  # no seam; only a busy machine lets it run dry
+    say(page, "four", takes=2)
+    assert not broken  # each reply was read to its end
 
 
 def test_a_click_in_the_strip_takes_it_again_from_there(server: Serving, visit: Callable[..., Page]) -> None:
@@ -204,10 +208,7 @@ def test_a_click_in_the_strip_takes_it_again_from_there(server: Serving, visit: 
 def test_the_keyboard_alone_does_the_same(server: Serving, visit: Callable[..., Page]) -> None:
     page = visit(server.url)
     ids = made(page)
-    for _ in range(20):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.id") == "text":
-            break
+    assert page.evaluate("document.activeElement.id") == "text"
     page.keyboard.type(TEXT)
     page.keyboard.press("Enter")
     finished(page, 1)
@@ -257,10 +258,12 @@ def test_nothing_overlaps_or_makes_the_page_wider_than_the_screen(server: Servin
     say(page, LONG[:60])
     page.mouse.click(*column(page, 1, 3))
     finished(page, 2)
+    page.keyboard.press("Escape")  # while it sounds, a bar lies over the page
     for width, height in SIZES.values():
         page.set_viewport_size({"width": width, "height": height})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.evaluate(OVERLAPS) == [], width
+        assert page.evaluate(CUT) == [], width
 
 
 OVERLAPS = """
@@ -280,6 +283,16 @@ OVERLAPS = """
   return found;
 }
 """
+CUT = """
+() => [...document.querySelectorAll("input[placeholder]")].filter((each) => each.checkVisibility()).filter((each) => {
+  const style = getComputedStyle(each), pen = document.createElement("canvas").getContext("2d");
+  pen.font = `italic ${style.fontSize} ${style.fontFamily}`;
+  const spinner = each.type === "number" ? 18 : 0;
+  const room = each.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - spinner;
+  return pen.measureText(each.placeholder).width > room;
+}).map((each) => each.id)
+"""
+"""The fields whose placeholder is wider than their room."""
 
 
 def test_stop_ends_it_at_the_server_and_keeps_what_came(server: Serving, visit: Callable[..., Page]) -> None:
@@ -304,7 +317,7 @@ def test_what_the_server_refuses_is_told_in_its_words(server: Serving, visit: Ca
     say(page, TEXT)
     server.get(f"/v1/takes/{ids[0]}", "DELETE")
     page.mouse.click(*column(page, 1, 2))
-    playwright.expect(page.get_by_role("status")).to_contain_text(ids[0])
+    playwright.expect(page.get_by_role("status")).to_have_text(re.compile(rf"^There is no take '{ids[0]}'.*\.$"))
     playwright.expect(page.locator("#take-1")).to_contain_text("has forgotten this take")
     page.fill("#text", " ")
     page.press("#text", "Enter")
@@ -317,7 +330,15 @@ def test_a_key_is_asked_for_and_retractions_are_seen(visit: Callable[..., Page])
         page = visit(serving.url)
         playwright.expect(page.get_by_role("status")).to_contain_text("asks for an API key")
         assert page.evaluate("document.activeElement.id") == "key"
-        page.keyboard.type("a-key-of-the-test")
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(urlsplit(request.url).path))
+        page.keyboard.type("a-wrong-key")
+        page.keyboard.press("Enter")
+        playwright.expect(page.get_by_role("status")).to_contain_text("does not know this API key")
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # at other times it asks then
+        page.wait_for_timeout(500)
+        assert asked == ["/v1/audio/voices"]
+        page.fill("#key", "a-key-of-the-test")
         page.keyboard.press("Tab")
         playwright.expect(page.locator("#voice")).to_contain_text("numbers")
         page.fill("#frames", "40")
@@ -427,20 +448,185 @@ def test_sound_that_comes_in_any_pieces_is_whole_in_two_channels(server: Serving
         assert (file.getnchannels(), file.getframerate(), file.readframes(10)) == (2, 8000, samples)
 
 
-def test_frames_that_come_do_not_take_the_reader_away_from_where_it_looks(
+BOX = "document.querySelector('.strip').scrollLeft"
+
+
+def in_view(page: Page) -> bool:
+    """Whether the place that is heard is on the strip's part that is seen."""
+    place, box = page.locator(".needle").bounding_box(), page.locator(".strip").bounding_box()
+    return bool(place and box and box["x"] - 2 <= place["x"] <= box["x"] + box["width"])
+
+
+def test_the_strip_goes_with_what_is_heard_until_the_reader_looks_elsewhere(
     server: Serving, visit: Callable[..., Page]
 ) -> None:
     page = visit(server.url, "narrow")
     page.fill("#text", LONG)
     page.press("#text", "Enter")
-    box = "document.querySelector('.strip').scrollLeft"
-    until(lambda: page.locator(".strip").count() and page.evaluate(box) > 100)  # it follows
-    page.evaluate(f"{box} = 20")
+    until(lambda: page.locator(".strip").count() and frames(page, 1) > 120)
+    assert in_view(page)
+    until(lambda: page.evaluate(BOX) > 100)  # it has turned the page
+    assert in_view(page)
+    page.evaluate(f"{BOX} = 20")
+    page.wait_for_timeout(700)
+    assert page.evaluate(BOX) == 20
+    page.keyboard.press("Escape")
+    told = re.compile(r"^Stopped\. Take 1 (was made to|is) [\d.]+ s( long)? and (was )?heard to [3-9][\d.]+ s\.$")
+    playwright.expect(page.get_by_role("status")).to_have_text(told)
+
+
+def test_while_nothing_sounds_it_goes_with_the_newest_frame_until_the_reader_looks_elsewhere(
+    server: Serving, visit: Callable[..., Page]
+) -> None:
+    page = visit(server.url, "narrow")
+    page.fill("#text", LONG)
+    page.press("#text", "Enter")
+    page.get_by_role("button", name="Stop take 1").click()
+    playwright.expect(page.get_by_role("status")).to_contain_text("1 take is being made")
+    until(lambda: page.evaluate(BOX) > 100)
+    page.evaluate(f"{BOX} = 20")
     before = frames(page, 1)
     until(lambda: frames(page, 1) > before + 20)
-    assert page.evaluate(box) == 20
+    assert page.evaluate(BOX) == 20
     page.keyboard.press("Escape")
     playwright.expect(page.locator(".card[data-state=stopped]")).to_have_count(1)
+
+
+@pytest.mark.parametrize("size", ["phone", "desktop"])
+def test_the_page_stays_with_the_take_that_sounds(size: str, server: Serving, visit: Callable[..., Page]) -> None:
+    page = visit(server.url, size)
+    page.click("summary")
+    page.fill("#takes", "8")
+    page.fill("#text", LONG)
+    page.press("#text", "Enter")
+    playwright.expect(page.locator(".card[data-state=speaking]")).to_have_count(8)
+    playwright.expect(page.get_by_role("status")).to_have_text("Speaking take 1. 8 takes are being made.")
+    playwright.expect(page.get_by_role("button", name=re.compile("^Stop take"))).to_have_count(1)
+    playwright.expect(page.get_by_role("button", name="Stop take 1")).to_be_visible()
+    page.wait_for_timeout(600)  # the page moves smoothly
+    for seen in ("#take-1 h4", "#take-1 .buttons", "#stop", "#status"):
+        playwright.expect(page.locator(seen)).to_be_in_viewport(ratio=0.9)
+    page.get_by_role("button", name="Play take 2").click()  # goes over to that one, as far as it has come and on
+    playwright.expect(page.get_by_role("status")).to_have_text("Speaking take 2. 8 takes are being made.")
+    playwright.expect(page.get_by_role("button", name=re.compile("^Stop take"))).to_have_count(1)
+    page.get_by_role("button", name="Stop take 2").click()
+    playwright.expect(page.get_by_role("button", name=re.compile("^Stop take"))).to_have_count(0)
+    assert page.locator(".card[data-state=speaking]").count() == 8  # only the sound has stopped
+    page.locator("#families").evaluate("(all) => all.lastElementChild.lastElementChild.scrollIntoView()")
+    playwright.expect(page.locator("#stop")).to_be_in_viewport(ratio=0.9)
+    page.get_by_role("button", name="Stop", exact=True).click()
+    playwright.expect(page.locator(".card[data-state=stopped]")).to_have_count(8)
+    playwright.expect(page.get_by_role("status")).to_contain_text("0 of 8 takes are whole. Take 1 was made to")
+
+
+def test_seeds_of_64_bits_are_sent_and_shown_exactly(server: Serving, visit: Callable[..., Page]) -> None:
+    page = visit(server.url)
+    ids = made(page)
+    page.click("summary")
+    seeds = [2**53 + 1, 2**63 - 2, -(2**63)]
+    for number, seed in enumerate(seeds, start=1):
+        page.fill("#seed", str(seed))
+        say(page, "six", takes=number)
+        playwright.expect(page.locator(f"#take-{number} .meta")).to_contain_text(f"seed {seed} ·")
+    assert [server.get(f"/v1/takes/{each}")["seed"] for each in ids] == seeds
+    page.fill("#seed", "")
+    say(page, "six", takes=4)
+    say(page, "six", takes=5)
+    assert [server.get(f"/v1/takes/{each}")["seed"] for each in ids[3:]] == [2**63 - 1, 0]  # the next unused
+    page.fill("#text", "seven")
+    for _ in range(2):  # at once: the second before the first has begun
+        page.press("#text", "Enter")
+    finished(page, 7)
+    assert sorted(server.get(f"/v1/takes/{each}")["seed"] for each in ids[5:]) == [0, 1]
+    for text, takes, words in (
+        (str(2**63), "1", f"Seed: It must be from {-(2**63)} to {2**63 - 1}."),
+        ("1.5", "1", "Seed: It must be a whole number"),
+        ("1e3", "1", "Seed: It must be a whole number"),
+        (str(2**63 - 2), "3", "Seed: It is too large for 3 takes"),
+    ):
+        page.fill("#seed", text)
+        page.fill("#takes", takes)
+        page.press("#text", "Enter")
+        playwright.expect(page.get_by_role("status")).to_contain_text(words)
+    assert len(ids) == 7
+
+
+def test_a_click_in_the_strip_takes_the_options(server: Serving, visit: Callable[..., Page]) -> None:
+    page = visit(server.url)
+    asked: list[dict[str, Any]] = []
+
+    def note(request: Any) -> None:
+        if request.method == "POST":
+            asked.append(request.post_data_json)
+
+    page.on("request", note)
+    page.click("summary")
+    say(page, TEXT)
+    page.fill("#takes", "3")
+    page.fill("#temperature", "0.5")
+    page.fill("#frames", "4")
+    page.mouse.click(*column(page, 1, 7))
+    finished(page, 4)
+    wanted = {"at_frames": 7, "n": 3, "temperature": 0.5, "max_frames": 4, "seed": 1}
+    assert {name: asked[1][name] for name in wanted} == wanted
+    playwright.expect(page.get_by_role("status")).to_contain_text("3 takes are made.")
+    playwright.expect(page.get_by_role("status")).to_contain_text("its frames were spent")
+    page.fill("#takes", "1")
+    page.fill("#seed", "77")
+    page.mouse.click(*column(page, 1, 7))
+    finished(page, 5)
+    assert asked[2]["seed"] == 77
+    page.fill("#temperature", "-1")
+    page.mouse.click(*column(page, 1, 7))
+    playwright.expect(page.get_by_role("status")).to_contain_text("Temperature: ")
+    assert len(asked) == 3
+
+
+def test_going_on_asks_for_words_and_can_be_left(server: Serving, visit: Callable[..., Page]) -> None:
+    page = visit(server.url)
+    ids = made(page)
+    say(page, TEXT)
+    page.keyboard.press("Escape")
+    page.fill("#text", "a draft")
+    page.get_by_role("button", name="Go on from take 1").click()
+    text = page.locator("#text")
+    playwright.expect(text).to_have_attribute("placeholder", "what comes next")
+    page.keyboard.press("Enter")
+    playwright.expect(page.get_by_role("status")).to_contain_text("Write what take 1 is to go on with, or press Escape")
+    page.keyboard.press("Escape")
+    playwright.expect(page.locator("#text-label")).to_have_text("Say")
+    playwright.expect(text).to_have_value("a draft")
+    assert len(ids) == 1
+    page.click("summary")
+    page.fill("#frames", "5")
+    say(page, "one two three", takes=2)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Go on from take 2").click()
+    page.keyboard.press("Enter")  # there is text that take 2 has not said
+    finished(page, 3)
+    assert server.get(f"/v1/takes/{ids[2]}")["text"] == "one two three"
+
+
+def test_a_branch_of_a_forgotten_take_says_so(server: Serving, visit: Callable[..., Page]) -> None:
+    page = visit(server.url)
+    say(page, "one zebra")
+    playwright.expect(page.get_by_role("status")).to_contain_text("does not know zebra and spells it")
+    page.mouse.click(*column(page, 1, 3))
+    finished(page, 2)
+    page.get_by_role("button", name="Forget take 1").click()
+    playwright.expect(page.locator("#take-2 .meta")).to_contain_text("from a forgotten take at 0.24 s")
+
+
+def test_a_finger_is_told_to_tap_and_no_keyboard_opens(server: Serving, visit: Callable[..., Page]) -> None:
+    page = visit(server.url, "phone", has_touch=True, is_mobile=True)
+    assert page.evaluate("document.activeElement === document.body")
+    assert "Tap a column" in page.inner_text("#empty").replace("\n", " ")
+    page.fill("#text", TEXT)
+    page.get_by_role("button", name="Speak").tap()
+    finished(page, 1)
+    strip(page, 1).focus()
+    page.keyboard.press("End")
+    playwright.expect(page.locator("#take-1 .told")).to_contain_text("tap: again from here")
 
 
 def until(true: Callable[[], Any]) -> None:

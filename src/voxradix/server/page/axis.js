@@ -12,6 +12,8 @@ export class Axis {
     this.longest = 0;
     this.room = 0; // the width that is seen
     this.left = 0; // how far it is scrolled
+    /** @type {Line | null} */
+    this.heard = null; // the one that sounds
     this.follows = true; // whether it goes along with what is new, or heard; not when the reader looks elsewhere
   }
 

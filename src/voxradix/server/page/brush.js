@@ -23,6 +23,7 @@ export const heightFor = (rows) => TOP + rows * cellFor(rows) + 4 + BAND + SECON
  * @property {number} left pixels scrolled
  * @property {number} width
  * @property {number} height
+ * @property {number} span pixels from the first column to the end of the axis
  * @property {number | null} cut the frame pointed at
  * @property {number[]} marks frames where other takes branch off
  * @property {(frame: number) => number} alpha
@@ -106,12 +107,12 @@ function time(pen, { take, column, left, width }, first, y) {
     pen.globalAlpha = 0.5;
     pen.fillRect(Math.round(at * second), y + 1, 1, 5);
     pen.globalAlpha = 1;
-    pen.fillText(`${at} s`, Math.round(at * second) + 4, y + 4);
+    pen.fillText(`${at} s`, Math.round(at * second) + 4, y + 6);
   }
 }
 
 /** Where this take branches off, and where others do from it. @type {(pen: CanvasRenderingContext2D, sight: Sight, floor: number) => void} */
-function fork(pen, { take, column, marks }, floor) {
+function fork(pen, { take, column, marks, span }, floor) {
   const { ink } = palette();
   pen.fillStyle = ink;
   const kept = take.parent ? (take.cut ?? take.parent.frames) : 0;
@@ -119,17 +120,26 @@ function fork(pen, { take, column, marks }, floor) {
     pen.fillRect(kept * column - 1, TOP - 4, 1, floor + BAND - TOP + 4);
   }
   for (const mark of marks) {
-    const x = mark * column - 0.5;
-    pen.beginPath();
-    pen.moveTo(x - 4, floor + BAND + 4);
-    pen.lineTo(x + 4, floor + BAND + 4);
-    pen.lineTo(x, floor + BAND - 2);
-    pen.fill();
+    wedge(pen, mark * column - 0.5, 4, floor + BAND + 4, floor + BAND - 2, span);
   }
 }
 
+/**
+ * A triangle whose tip is at a place; at either end of the axis its base moves inwards, so that it is whole.
+ *
+ * @type {(pen: CanvasRenderingContext2D, x: number, half: number, base: number, tip: number, span: number) => void}
+ */
+function wedge(pen, x, half, base, tip, span) {
+  const middle = Math.min(Math.max(x, half), span - half);
+  pen.beginPath();
+  pen.moveTo(middle - half, base);
+  pen.lineTo(middle + half, base);
+  pen.lineTo(Math.min(Math.max(x, 0), span), tip);
+  pen.fill();
+}
+
 /** What would be made anew is veiled. @type {(pen: CanvasRenderingContext2D, sight: Sight, floor: number) => void} */
-function cut(pen, { take, column, cut: frame }, floor) {
+function cut(pen, { take, column, cut: frame, span }, floor) {
   if (frame === null) return;
   const { ink, paper } = palette();
   const x = frame * column;
@@ -138,10 +148,6 @@ function cut(pen, { take, column, cut: frame }, floor) {
   pen.fillRect(x, TOP, (take.frames - frame) * column, floor + BAND - TOP);
   pen.globalAlpha = 1;
   pen.fillStyle = ink;
-  pen.fillRect(x - 1, TOP - 2, 2, floor + BAND - TOP + 2);
-  pen.beginPath();
-  pen.moveTo(x - 6, 1);
-  pen.lineTo(x + 6, 1);
-  pen.lineTo(x, TOP - 1);
-  pen.fill();
+  pen.fillRect(Math.max(x - 1, 0), TOP - 2, 2, floor + BAND - TOP + 2);
+  wedge(pen, x, 6, 1, TOP - 1, span);
 }

@@ -1,13 +1,13 @@
 /** A take on the page: its strip, what it cost, and what can be done with it. */
 
-import { make, many } from "./dom.js";
+import { make, many, touch } from "./dom.js";
 import { Strip } from "./strip.js";
 
 /**
  * @typedef {object} Calls what a card asks of the page
  * @property {(take: import("./take.js").Take, frame: number) => void} again
  * @property {(take: import("./take.js").Take, seconds: number) => void} play
- * @property {(take: import("./take.js").Take) => void} stop
+ * @property {(take: import("./take.js").Take) => void} silence
  * @property {(take: import("./take.js").Take) => void} goOn
  * @property {(take: import("./take.js").Take) => void} forget
  * @property {(take: import("./take.js").Take) => boolean} playing
@@ -24,7 +24,7 @@ export class Card {
     this.calls = calls;
     this.strip = new Strip(take, axis, {
       again: (frame) => calls.again(take, frame),
-      play: (frame) => (calls.playing(take) ? calls.stop(take) : calls.play(take, frame / take.frameRate)),
+      play: (frame) => (this.sounds ? calls.silence(take) : calls.play(take, frame / take.frameRate)),
       point: (frame) => this.point(frame),
     });
     const name = `take-${take.number}`;
@@ -32,7 +32,7 @@ export class Card {
     this.told = make("p", { class: "told", "aria-hidden": "true" });
     this.summary = make("p", { class: "cost" });
     this.trouble = make("p", { class: "trouble" });
-    this.toggle = this.button("Play", () => (this.busy ? calls.stop(take) : calls.play(take, 0)));
+    this.toggle = this.button("Play", () => (this.sounds ? calls.silence(take) : calls.play(take, 0)));
     this.goOn = this.button("Go on", () => calls.goOn(take), "from");
     this.save = this.button("Download", () => this.download());
     this.forget = this.button("Forget", () => calls.forget(take));
@@ -66,9 +66,9 @@ export class Card {
     this.element.remove();
   }
 
-  /** @returns {boolean} whether it is being made or heard */
-  get busy() {
-    return this.take.state === "speaking" || this.calls.playing(this.take);
+  /** @returns {boolean} whether it is heard */
+  get sounds() {
+    return this.calls.playing(this.take);
   }
 
   /** Say anew what has changed. */
@@ -82,8 +82,8 @@ export class Card {
     ];
     text(this.meta, told.filter(Boolean).join(" · "));
     text(this.summary, `${take.counts}. ${take.cost}${take.cost ? "." : ""}`);
-    this.name(this.toggle, this.busy ? "Stop" : "Play");
-    able(this.toggle, this.busy || !!take.sound?.length);
+    this.name(this.toggle, this.sounds ? "Stop" : "Play");
+    able(this.toggle, this.sounds || !!take.sound?.length);
     able(this.save, !!take.sound?.length);
     able(this.goOn, take.known);
     able(this.forget, take.state !== "speaking");
@@ -95,9 +95,8 @@ export class Card {
   get origin() {
     const { parent, cut } = this.take;
     if (!parent) return "";
-    return cut === null
-      ? `goes on from take ${parent.number}`
-      : `from take ${parent.number} at ${(cut / parent.frameRate).toFixed(2)} s`;
+    const from = parent.forgotten ? "from a forgotten take" : `from take ${parent.number}`;
+    return cut === null ? `goes on ${from}` : `${from} at ${(cut / parent.frameRate).toFixed(2)} s`;
   }
 
   /** @returns {string} what did not go as usual; "" when all did */
@@ -108,7 +107,7 @@ export class Card {
     if (state === "done" && !id) return "The server has forgotten this take; what is here can still be heard.";
     const remarks = [];
     if (about?.finish === "length") remarks.push("It ended because its frames were spent.");
-    if (about?.unsaid?.length) remarks.push(`Not said: ${about.unsaid.join(" ")}`);
+    if (about?.unsaid?.length) remarks.push(`Not said: “${about.unsaid.join(" ")}”.`);
     if (about?.unknown?.length) remarks.push(`The voice does not know ${about.unknown.join(", ")} and spells it.`);
     return remarks.join(" ");
   }
@@ -118,7 +117,7 @@ export class Card {
     const { take } = this;
     if (frame === null) text(this.told, "");
     else {
-      const act = take.known ? " · click or Enter: again from here" : "";
+      const act = take.known ? ` · ${touch() ? "tap" : "click or Enter"}: again from here` : "";
       text(this.told, this.strip.words(frame) + act);
     }
   }
@@ -150,7 +149,8 @@ export class Card {
   /** @returns {string} for the live region */
   get spoken() {
     const { take } = this;
-    return `Take ${take.number} is ${take.seconds.toFixed(2)} s long, ${many(take.frames, "frame")}: ${take.counts}.`;
+    const length = `${take.seconds.toFixed(2)} s long, ${many(take.frames, "frame")}`;
+    return `Take ${take.number} is ${length}: ${take.counts}. ${this.remark}`.trim();
   }
 }
 

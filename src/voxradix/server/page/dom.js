@@ -33,6 +33,9 @@ export function byId(id) {
 /** @returns {boolean} whether the reader asked for less motion */
 export const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
+/** @returns {boolean} whether the reader points with a finger, and has no mouse and most likely no keys */
+export const touch = () => !matchMedia("(any-pointer: fine)").matches && matchMedia("(pointer: coarse)").matches;
+
 /**
  * @param {number} count
  * @param {string} noun

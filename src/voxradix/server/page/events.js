@@ -1,5 +1,7 @@
 /** Server-sent events read from a fetched body, as EventSource cannot POST. */
 
+import { read } from "./exact.js";
+
 /**
  * @param {ReadableStream<Uint8Array>} body
  * @returns {AsyncGenerator<any>} the JSON of each event
@@ -8,6 +10,7 @@ export async function* eventsOf(body) {
   const reader = body.getReader();
   const decoder = new TextDecoder();
   let rest = "";
+  let whole = false;
   try {
     for (;;) {
       const { done, value } = await reader.read();
@@ -18,10 +21,13 @@ export async function* eventsOf(body) {
         const event = eventOf(block);
         if (event !== undefined) yield event;
       }
-      if (done) return;
+      if (done) {
+        whole = true;
+        return;
+      }
     }
   } finally {
-    reader.cancel().catch(() => {});
+    if (!whole) reader.cancel().catch(() => {});
   }
 }
 
@@ -34,7 +40,7 @@ function eventOf(block) {
     .join("\n");
   if (!data || data === "[DONE]") return undefined;
   try {
-    return JSON.parse(data);
+    return read(data);
   } catch {
     return undefined;
   }

@@ -3,6 +3,7 @@
 import { Axis } from "./axis.js";
 import { Card } from "./card.js";
 import { make, many } from "./dom.js";
+import { MOST_SEED } from "./exact.js";
 
 let families = 0;
 
@@ -17,6 +18,8 @@ export class Family {
     this.axis = new Axis();
     /** @type {Card[]} in the order they stand */
     this.cards = [];
+    /** @type {Set<bigint>} those its takes have had, and those promised */
+    this.seeds = new Set();
     const name = `family-${(families += 1)}`;
     this.count = make("p", { class: "meta" });
     this.element = make(
@@ -26,9 +29,33 @@ export class Family {
     );
   }
 
-  /** @returns {number} a seed that none of its takes has */
-  get nextSeed() {
-    return Math.max(-1, ...this.cards.map((card) => card.take.seed ?? -1)) + 1;
+  /**
+   * @param {number} takes
+   * @returns {bigint} a seed that, as those after it, none of its takes has had or been promised
+   */
+  freshSeed(takes) {
+    let seed = 0n;
+    for (const each of this.seeds) if (each >= seed) seed = each + 1n;
+    if (seed + BigInt(takes) - 1n > MOST_SEED) {
+      for (seed = 0n; this.any(seed, takes); ) seed += 1n;
+    }
+    this.promise(seed, takes);
+    return seed;
+  }
+
+  /** @type {(from: bigint, count: number) => boolean} whether one of so many seeds is had */
+  any(from, count) {
+    return Array.from({ length: count }, (_, i) => from + BigInt(i)).some((seed) => this.seeds.has(seed));
+  }
+
+  /**
+   * Takes with these seeds are to come.
+   *
+   * @param {bigint} seed
+   * @param {number} takes
+   */
+  promise(seed, takes) {
+    for (let i = 0; i < takes; i++) this.seeds.add(seed + BigInt(i));
   }
 
   /**
@@ -52,6 +79,7 @@ export class Family {
     card.remove();
     this.cards.splice(this.cards.indexOf(card), 1);
     this.mark();
+    for (const each of this.cards) if (each.take.parent === take) each.refresh();
   }
 
   /**

@@ -53,7 +53,22 @@ export class Player {
   }
 
   /**
-   * Play a take that was received.
+   * Sound of a take has come: if it is the one that is heard, it goes on.
+   *
+   * @param {import("./take.js").Take} take
+   * @param {Int16Array} samples
+   */
+  push(take, samples) {
+    if (this.take === take) this.current?.push(samples);
+  }
+
+  /** No more of a take will come. @param {import("./take.js").Take} take */
+  finish(take) {
+    if (this.take === take) this.current?.finish();
+  }
+
+  /**
+   * Play what was received of a take, and what is still coming.
    *
    * @param {import("./take.js").Take} take
    * @param {number} from seconds
@@ -62,7 +77,7 @@ export class Player {
     if (!take.sound) return;
     const playback = this.begin(take, Math.min(from, take.sound.seconds));
     playback.push(take.sound.from(from));
-    playback.finish();
+    if (take.state !== "speaking") playback.finish();
   }
 
   /** Fall silent. */

@@ -1,6 +1,7 @@
 /** The server's face: JSON, errors in its own words, and speech as a stream of events. */
 
 import { eventsOf } from "./events.js";
+import { read, write } from "./exact.js";
 
 export class ServerError extends Error {
   /**
@@ -27,7 +28,7 @@ export class Server {
   async json(path, options = {}) {
     const response = await this.ask(path, options);
     try {
-      return await response.json();
+      return read(await response.text());
     } catch {
       throw new ServerError("The server's answer could not be read.", null, response.status);
     }
@@ -44,10 +45,12 @@ export class Server {
     const response = await this.ask("/v1/audio/speech", {
       method: "POST",
       headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ ...request, stream_format: "sse", details: true, response_format: "pcm" }),
+      body: write({ ...request, stream_format: "sse", details: true, response_format: "pcm" }),
       signal,
     });
     if (!response.body) throw new ServerError("The server's answer has no sound in it.");
+    // Chromium logs a stream that was read to its end as aborted, unless it has been through a tee as in a clone.
+    response.clone().body?.cancel().catch(() => {});
     try {
       for await (const event of eventsOf(response.body)) onEvent(event);
     } catch (error) {
@@ -81,13 +84,22 @@ export class Server {
   }
 }
 
+/**
+ * @param {string} words the server's, which may be in the middle of a sentence
+ * @returns {string} the same words as a sentence; a name of a field or a take stays as it is
+ */
+export function sentence(words) {
+  const text = words.trim().replace(/^[a-z](?=[a-z]*[\s,;:])/, (letter) => letter.toUpperCase());
+  return /[.!?…]$/.test(text) ? text : `${text}.`;
+}
+
 /** @type {(response: Response) => Promise<ServerError>} */
 async function refusal(response) {
   let message = `The server answered ${response.status}.`;
   let code = null;
   try {
     const { error } = await response.json();
-    message = String(error.message || message);
+    message = sentence(String(error.message || message));
     code = error.code ?? null;
   } catch {
     // not in the shape of an error: the number must do

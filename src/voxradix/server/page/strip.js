@@ -7,6 +7,7 @@ import { WORDS } from "./take.js";
 
 const FRESH = 260; // milliseconds in which a new column fades in
 const MOST_FRESH = 64; // columns that fade in at once
+const EDGE = 24; // pixels from the side at which the page is turned, and where the next begins
 
 export class Strip {
   /**
@@ -71,6 +72,7 @@ export class Strip {
     this.sizes.disconnect();
     this.take.watchers.delete(this.invalidate);
     offPalette(this.invalidate);
+    if (this.axis.heard === this) this.axis.heard = null;
     this.axis.leave(this);
     cancelAnimationFrame(this.drawing);
   }
@@ -82,15 +84,19 @@ export class Strip {
 
   /** @param {number | null} seconds where it is heard; null when it is not */
   hear(seconds) {
-    if (this.head === null) this.axis.follows = true;
+    const { axis } = this;
+    if (this.head === null && seconds !== null) {
+      axis.heard = this;
+      axis.follows = true;
+    } else if (seconds === null && axis.heard === this) axis.heard = null;
     this.head = seconds;
     this.needle.hidden = seconds === null;
     if (seconds === null) return;
-    const x = seconds * this.take.frameRate * this.axis.column;
+    const x = seconds * this.take.frameRate * axis.column;
     this.needle.style.transform = `translateX(${x.toFixed(1)}px)`;
-    if (this.take.state === "speaking" || !this.axis.follows) return;
-    const { left, room } = this.axis;
-    if (x < left || x > left + room) this.scroll(x - 24);
+    if (!axis.follows) return;
+    const left = this.element.scrollLeft;
+    if (x < left || x > left + this.element.clientWidth - EDGE) this.scroll(Math.max(0, x - EDGE));
   }
 
   /** @param {number} left */
@@ -117,7 +123,7 @@ export class Strip {
     const room = element.clientWidth;
     this.run.style.width = `${axis.width}px`;
     this.run.dataset.column = String(axis.column);
-    if (axis.follows && take.frames > this.drawn) this.scroll(this.newest);
+    if (axis.follows && !axis.heard && take.frames > this.drawn) this.scroll(this.newest);
     this.drawn = take.frames;
     const height = heightFor(take.codes[0]?.length ?? 12);
     const scale = devicePixelRatio || 1;
@@ -135,6 +141,7 @@ export class Strip {
       column: axis.column,
       left: element.scrollLeft,
       width: room,
+      span: axis.width,
       height,
       cut: this.shown,
       marks: this.marks,
@@ -248,7 +255,8 @@ export class Strip {
   onScroll() {
     const left = this.element.scrollLeft;
     if (Math.abs(left - this.placed) > 1) {
-      this.axis.follows = this.take.state === "speaking" && left > this.newest - 3 * this.axis.column;
+      const newest = this.take.state === "speaking" && left > this.newest - 3 * this.axis.column;
+      this.axis.follows = newest && !this.axis.heard;
       this.placed = left;
     }
     this.axis.scroll(left, this);

@@ -31,8 +31,11 @@ export class Take {
     /** @type {"waiting" | "speaking" | "done" | "stopped" | "failed"} */
     this.state = "waiting";
     this.id = "";
-    /** @type {number | null} */
+    /** @type {bigint | null} */
     this.seed = null;
+    /** @type {number | null} */
+    this.heard = null; // the second it was last heard at
+    this.forgotten = false; // by the reader
     /** @type {number[][]} */
     this.codes = [];
     /** @type {number[]} */
@@ -66,6 +69,11 @@ export class Take {
     return this.state === "done" && !!this.id;
   }
 
+  /** @returns {boolean} whether there is text left that it has not said */
+  get unsaid() {
+    return !!this.about?.unsaid?.length || this.about?.pieces?.at(-1)?.end === "open";
+  }
+
   /** @returns {string} "6 found, 12 generated" */
   get counts() {
     const sums = [0, 0, 0, 0];
@@ -97,7 +105,7 @@ export class Take {
   begin(event) {
     this.state = "speaking";
     this.id = event.take;
-    this.seed = event.seed;
+    this.seed = BigInt(event.seed);
     this.frameRate = event.frame_rate;
     this.firstFrameMs = event.first_frame_ms;
     this.before = event.prompt_rows;
