@@ -363,6 +363,46 @@ def sharded(directory: Path, layers: int) -> Path:
     return directory
 
 
+@pytest.mark.slow
+def test_a_checkpoint_of_the_full_size_loads_in_little_more_memory_and_speaks(tmp_path: Path) -> None:
+    """8.3 GB of random weights in the released names and shapes, in bfloat16 and six shards."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    if memory < 11e9 or shutil.disk_usage(tmp_path).free < 10e9:
+        pytest.skip("needs 11 GB of free memory and 10 GB of disk")
+    source = tmp_path / "full"
+    source.mkdir()
+    (source / "config.json").write_text(json.dumps(RELEASED))
+    outline = Outline()
+    MossLocal(read_config(source), outline)
+    noise = 0.02 * torch.randn(1 << 24, generator=torch.Generator().manual_seed(0))
+    shards: list[dict[str, torch.Tensor]] = [{}]
+    index: dict[str, str] = {}
+    for name, shape in outline.shapes.items():
+        if sum(tensor.nbytes for tensor in shards[-1].values()) > 1.5e9:
+            save_file(shards[-1], source / f"{len(shards)}.safetensors")
+            shards[-1].clear()
+            shards.append({})
+        count = torch.Size(shape).numel()
+        values = noise.repeat(-(-count // len(noise)))[:count].view(shape) + (name.endswith("norm.weight"))
+        shards[-1][name] = values.to(torch.bfloat16)
+        index[name] = f"{len(shards)}.safetensors"
+    save_file(shards.pop(), source / f"{len(shards) + 1}.safetensors")
+    (source / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    done = subprocess.run([sys.executable, "-c", PEAK + SPEAK, str(source), "bfloat16"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    peak, parameters, frames = (int(number) for number in done.stdout.split())
+    print(f"peak {peak / (2 * parameters):.3f} of the weights")
+    assert parameters == 4_129_990_144 and peak < 1.1 * 2 * parameters and frames > 0
+
+
+SPEAK = """
+from voxradix import Engine, GREEDY
+from voxradix.checkpoint import find_checkpoint
+from voxradix.voice import Voice
+engine = Engine(Voice(find_checkpoint(sys.argv[1]), model), pool_rows=64)
+print(len(engine.generate([[9] + [1024] * 12] * 20, sampling=GREEDY, max_frames=2).rows))
+"""
+
 PEAK = """
 import sys, torch
 from voxradix.models.moss_local import load
