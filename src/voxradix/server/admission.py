@@ -29,23 +29,19 @@ class Admission:
         self._request_seconds = request_seconds
 
     def enter(self, takes: int) -> None:
-        """Admit a request of so many takes, or raise `Refusal`.
+        """Admit a request of so many takes, none for one that only reads, or raise `Refusal`.
 
-        429 says that the queue is full, 400 that so many never fit, 503 that the server is stopping.
+        429 says what is full, 400 that so many never fit, 503 that the server is stopping.
         """
         if not self.open:
             raise stopping()
         if takes > self._most:
             raise Refusal(400, f"n is {takes}; this server has room for {self._most} takes at once", param="n")
-        if self._takes + takes > self._most or self.replies >= self._readers:
-            ahead = max(self._takes + takes - self._batch, 1)
-            wait = ceil(self._request_seconds() * ahead / self._batch)
-            raise Refusal(
-                429,
-                f"{self._takes} takes are under way or wait, and there is room for {self._most}; try again later",
-                code="queue_full",
-                retry_after=min(max(wait, 1), _LONGEST_WAIT),
-            )
+        if self._takes + takes > self._most:
+            full = f"{self._takes} takes are under way or wait, and there is room for {self._most}"
+            raise self._full(full, max(self._takes + takes - self._batch, 1) / self._batch)
+        if self.replies >= self._readers:
+            raise self._full(f"{self.replies} replies are on their way, and there is room for no more", 1)
         self._takes += takes
         self.replies += 1
 
@@ -56,3 +52,8 @@ class Admission:
     def left(self) -> None:
         """A reply has come to its end."""
         self.replies -= 1
+
+    def _full(self, what: str, requests: float) -> Refusal:
+        """429, with the time that so many requests take as the time to wait."""
+        wait = min(max(ceil(self._request_seconds() * requests), 1), _LONGEST_WAIT)
+        return Refusal(429, f"{what}; try again later", code="queue_full", retry_after=wait)

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from voxradix import __version__
 from voxradix.server.body import read_body
 from voxradix.server.fields import SpeechFields
-from voxradix.server.forms import reply_of
+from voxradix.server.forms import TakeFile, reply_of
 from voxradix.server.guard import Guard
 from voxradix.server.house import House
 from voxradix.server.order import MODEL, checked, container_of, details_of, order_of, place_of, require_model
@@ -82,8 +82,7 @@ def _takes(app: FastAPI, house: House) -> None:
         """The whole audio of a take."""
         container = container_of(response_format, house.containers)
         kept = house.shelf.get(name, request.state.salt)
-        data = await house.decoder.whole(container, kept.take.codes)
-        return Response(data, media_type=container.media_type, headers={"cache-control": "no-store"})
+        return TakeFile(house, kept, container)
 
     @app.delete("/v1/takes/{name}")
     async def forget(name: str, request: Request) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The forms of a reply: one audio file, events, or all takes in one JSON object."""
+"""The forms of an answer: one audio file while it is made or whole, events, or all takes in one JSON object."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import asyncio
 import json
 from base64 import b64encode
 
+from voxradix.audio import Container
+from voxradix.server.answer import Answer
 from voxradix.server.house import House
-from voxradix.server.news import Failed, Frames, Recomputed
+from voxradix.server.news import Frames, Recomputed
 from voxradix.server.refusal import Refusal
 from voxradix.server.reply import Job, Reply, Voicing
+from voxradix.server.takes import KeptTake
 
 
 def reply_of(house: House, job: Job) -> Reply:
@@ -22,9 +25,9 @@ def reply_of(house: House, job: Job) -> Reply:
 class FileReply(Reply):
     """One audio file, sent while it is made."""
 
-    async def start(self) -> None:
+    async def begun(self, voicing: Voicing) -> None:
         """Send the headers."""
-        await self.begin_sending(self.job.container.media_type)
+        await self.begin_reply(voicing, self.job.container.media_type)
 
     async def audio(self, voicing: Voicing, data: bytes) -> None:
         """Send the next bytes."""
@@ -38,24 +41,24 @@ class FileReply(Reply):
 class ListReply(Reply):
     """Several takes in one JSON object, each with its whole file."""
 
+    def __init__(self, house: House, job: Job) -> None:
+        """A reply that has not begun."""
+        super().__init__(house, job)
+        self._files = [""] * job.fields.n
+
     async def voice(self, voicing: Voicing) -> None:
         """Wait for the take's end, and make its file."""
-        news = voicing.news
         while not voicing.over:
-            news = await voicing.mailbox.take()
-        if isinstance(news[-1], Failed):
-            raise news[-1].refusal
+            await voicing.mailbox.take()
+        if voicing.refusal is not None:
+            raise voicing.refusal
         skip = voicing.kept.kept if self.job.fields.new_only else 0
         file = await self.house.decoder.whole(self.job.container, voicing.kept.take.codes, skip)
         self._files[voicing.index] = b64encode(file).decode()
 
-    async def start(self) -> None:
-        """Make room for the files."""
-        self._files = [""] * len(self.voicings)
-
     async def end(self) -> None:
         """Send them all."""
-        await self.begin_sending("application/json")
+        await self.begin_reply(self.voicings[0], "application/json")
         takes = [
             {
                 **voicing.kept.about(),
@@ -66,7 +69,7 @@ class ListReply(Reply):
             }
             for voicing, file in zip(self.voicings, self._files, strict=True)
         ]
-        await self.send_body(json.dumps({"object": "list", "data": takes}).encode(), more=False)
+        await self.send_whole(json.dumps({"object": "list", "data": takes}).encode())
 
 
 class EventReply(Reply):
@@ -82,29 +85,29 @@ class EventReply(Reply):
         if self.job.fields.details:
             await self.event(f"voxradix.{kind}", voicing, **values)
 
-    async def start(self) -> None:
-        """Send the headers, and how each take has begun."""
-        await self.begin_sending("text/event-stream")
-        for voicing in self.voicings:
-            begun, first = voicing.begun, voicing.begun.first_frame_seconds
-            await self.detail(
-                "begin",
-                voicing,
-                take=voicing.name,
-                seed=begun.seed,
-                texts=begun.texts,
-                kept_frames=len(begun.kept),
-                prompt_rows=begun.prompt_rows,
-                reused_prompt_rows=begun.reused_prompt_rows,
-                reused_generated_rows=begun.reused_generated_rows,
-                first_frame_ms=None if first is None else round(1000 * first, 2),
-                **self.house.sound,
-                frame_rate=self.house.desk.voice.frame_rate,
-                samples_per_frame=self.codec.samples_per_frame,
-            )
-            if len(begun.kept):
-                codes = begun.kept.tolist()
-                await self.detail("frames", voicing, how="kept", first=0, count=len(codes), codes=codes)
+    async def begun(self, voicing: Voicing) -> None:
+        """Send the headers with the first take's beginning, and how each has begun."""
+        if not self.started:
+            await self.begin_reply(voicing, "text/event-stream")
+        begun, first = voicing.begun, voicing.begun.first_frame_seconds
+        await self.detail(
+            "begin",
+            voicing,
+            take=voicing.name,
+            seed=begun.seed,
+            texts=begun.texts,
+            kept_frames=len(begun.kept),
+            prompt_rows=begun.prompt_rows,
+            reused_prompt_rows=begun.reused_prompt_rows,
+            reused_generated_rows=begun.reused_generated_rows,
+            first_frame_ms=None if first is None else round(1000 * first, 2),
+            **self.house.sound,
+            frame_rate=self.house.desk.voice.frame_rate,
+            samples_per_frame=self.codec.samples_per_frame,
+        )
+        if len(begun.kept):
+            codes = begun.kept.tolist()
+            await self.detail("frames", voicing, how="kept", first=0, count=len(codes), codes=codes)
 
     async def frames(self, voicing: Voicing, news: Frames | Recomputed) -> None:
         """Send what was made, or computed again."""
@@ -141,10 +144,29 @@ class EventReply(Reply):
         """Complete the stream."""
         await self.send_body(b"", more=False)
 
-    async def break_off(self, refusal: Refusal) -> None:
+    async def farewell(self, refusal: Refusal) -> None:
         """Tell of the failure for every take whose end is not told, and complete the stream."""
         async with asyncio.timeout(1):
             for voicing in self.voicings:
                 if not voicing.told:
                     await self.failed(voicing, refusal)
             await self.end()
+
+
+class TakeFile(Answer):
+    """The whole audio file of a kept take."""
+
+    def __init__(self, house: House, kept: KeptTake, container: Container) -> None:
+        """An answer that has not begun."""
+        super().__init__(house)
+        self._kept = kept
+        self._container = container
+
+    async def work(self) -> None:
+        """Make the file and send it."""
+        data = await self.house.decoder.whole(self._container, self._kept.take.codes)
+        media_type = self._container.media_type
+        await self.begin_sending(
+            {"content-type": media_type, "content-length": str(len(data)), "cache-control": "no-store"}
+        )
+        await self.send_whole(data)

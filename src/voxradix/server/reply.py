@@ -1,33 +1,24 @@
-"""A reply: one request from its admission to the last byte, whatever becomes of it."""
+"""A reply: the takes that one request asks for, from their order to the last byte."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
 import torch
-from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
 
 from voxradix.audio import Container
-from voxradix.server.decoder import Sounding
+from voxradix.server.answer import Answer, Gone, cancelled, refusal_of
 from voxradix.server.desk import Order
 from voxradix.server.fields import SpeechFields
 from voxradix.server.house import House
 from voxradix.server.lead import FIRST_SECONDS, Lead
 from voxradix.server.news import Begun, Ended, Failed, Frames, Mailbox, News, Recomputed
-from voxradix.server.refusal import Refusal, stopping
+from voxradix.server.refusal import Refusal
+from voxradix.server.sounding import Sounding
 from voxradix.server.takes import KeptTake, new_id
-
-_log = logging.getLogger("voxradix.server")
-
-
-class _Gone(Exception):  # noqa: N818 - nothing failed: there is nobody to answer
-    """The client has hung up, or has stopped reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +40,7 @@ class Voicing:
         mailbox: Where its news arrives.
         begun: How it began.
         kept: The take on the shelf, once it has ended.
+        refusal: Why there will be none, once that is known.
         over: Whether it has ended, or was left.
         told: Whether its end has been sent.
     """
@@ -62,27 +54,26 @@ class Voicing:
         self.name = new_id()
         self.mailbox = Mailbox(lambda news: reply.ended(self, news))
         self.news: list[News] = []
+        self.refusal: Refusal | None = None
         self.over = False
         self.told = False
 
 
-class Reply(Response):
+class Reply(Answer):
     """Speaks a job and sends what becomes of it; subclasses say in which form.
 
-    Nothing is sent before the first frame of each take exists, so what fails before is answered with its status.
+    Nothing is sent before the first frame of a take exists, so what fails before is answered with its status.
     """
 
     def __init__(self, house: House, job: Job) -> None:
         """A reply that has not begun."""
-        super().__init__()
-        self.house = house
+        super().__init__(house)
         self.job = job
         self.codec = house.decoder.codec
         self.voicings: list[Voicing] = []
-        self._started = False
 
-    async def start(self) -> None:
-        """All takes have begun."""
+    async def begun(self, voicing: Voicing) -> None:
+        """A take has begun."""
 
     async def frames(self, voicing: Voicing, news: Frames | Recomputed) -> None:
         """Frames were made, or their rows computed again."""
@@ -100,38 +91,37 @@ class Reply(Response):
     async def end(self) -> None:
         """All takes are done."""
 
-    async def break_off(self, refusal: Refusal) -> None:
-        """The reply ends early. Left incomplete, it makes the client's reading fail: cut audio never looks whole."""
+    def enter(self) -> None:
+        """Be admitted with all takes."""
+        self.house.admission.enter(self.job.fields.n)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer. When the client hangs up or the time is over, the takes are left at once."""
-        self._send = send
-        house, count, began = self.house, self.job.fields.n, monotonic()
+    async def work(self) -> None:
+        """Speak all takes."""
+        house, count, started = self.house, self.job.fields.n, monotonic()
+        order = await self.job.order()
+        self._first_seed = order.seed
+        self.voicings = [Voicing(index, self) for index in range(count)]
+        house.desk.begin(order, [voicing.mailbox for voicing in self.voicings])
+        tasks = [asyncio.create_task(self._spoken(voicing)) for voicing in self.voicings]
         try:
-            house.admission.enter(count)
-        except Refusal as refusal:
-            return await self._refuse(refusal, scope, receive, send)
-        try:
-            order = await self.job.order()
-            self.voicings = [Voicing(index, self) for index in range(count)]
-            house.desk.begin(order, [voicing.mailbox for voicing in self.voicings])
-            await self._until_over(receive)
-            house.measures.spoken(monotonic() - began)
-        except _Gone:
-            pass
-        except Refusal as refusal:
-            if self._started:
-                with suppress(_Gone, TimeoutError):
-                    await self.break_off(refusal)
-            else:
-                await self._refuse(refusal, scope, receive, send)
+            await asyncio.gather(*tasks)
         finally:
-            left = [voicing for voicing in self.voicings if not voicing.over]
-            for voicing in left:
-                voicing.over = True
-            house.desk.leave([voicing.mailbox for voicing in left])
-            house.admission.ended(count - len(self.voicings) + len(left))
-            house.admission.left()
+            await cancelled(tasks)
+        await self.end()
+        house.measures.spoken(monotonic() - started)
+
+    def at_work(self) -> bool:
+        """Whether a take is not over; a reader of finished takes has all the time."""
+        return not self.voicings or not all(voicing.over for voicing in self.voicings)
+
+    def leave(self) -> None:
+        """Leave the takes that have not ended."""
+        left = [voicing for voicing in self.voicings if not voicing.over]
+        for voicing in left:
+            voicing.over = True
+        self.house.desk.leave([voicing.mailbox for voicing in left])
+        self.house.admission.ended(self.job.fields.n - len(self.voicings) + len(left))
+        super().leave()
 
     def ended(self, voicing: Voicing, news: Ended | Failed) -> None:
         """A take has ended, however much of it is sent by now: it is kept, and makes room for another."""
@@ -142,22 +132,15 @@ class Reply(Response):
         if isinstance(news, Ended):
             voicing.kept = KeptTake(voicing.name, self.job.salt, news.take, news.kept, news.unknown)
             self.house.shelf.keep(voicing.kept)
+        else:
+            voicing.refusal = news.refusal
 
-    async def send(self, message: Message) -> None:
-        """Send; a client that takes nothing for long is as good as gone."""
-        try:
-            async with asyncio.timeout(self.house.settings.request_seconds):
-                await self._send(message)
-        except (TimeoutError, OSError):
-            raise _Gone from None
-
-    async def begin_sending(self, media_type: str, **headers: str) -> None:
-        """Send the status and the headers."""
-        self._started = True
-        begun = self.voicings[0].begun
+    async def begin_reply(self, first: Voicing, media_type: str) -> None:
+        """Send the status and the headers, which tell of the take that has begun first."""
+        begun = first.begun
         about = {
             "Take": ",".join(voicing.name for voicing in self.voicings),
-            "Seed": ",".join(str(voicing.begun.seed) for voicing in self.voicings),
+            "Seed": ",".join(str(self._first_seed + voicing.index) for voicing in self.voicings),
             "Prompt-Rows": begun.prompt_rows,
             "Reused-Rows": begun.reused_prompt_rows + begun.reused_generated_rows,
             "Reused-Prompt-Rows": begun.reused_prompt_rows,
@@ -169,28 +152,17 @@ class Reply(Response):
         if begun.first_frame_seconds is not None:
             about["First-Frame-Ms"] = round(1000 * begun.first_frame_seconds, 2)
         names = {f"x-voxradix-{name.lower()}": str(value) for name, value in about.items()}
-        names |= {"content-type": media_type, "cache-control": "no-store", **headers}
-        await self.send(
-            {
-                "type": "http.response.start",
-                "status": 200,
-                "headers": [(name.encode(), value.encode("latin-1")) for name, value in names.items()],
-            }
-        )
-
-    async def send_body(self, data: bytes, more: bool = True) -> None:
-        """Send some of the body."""
-        await self.send({"type": "http.response.body", "body": data, "more_body": more})
+        await self.begin_sending(names | {"content-type": media_type, "cache-control": "no-store"})
 
     async def voice(self, voicing: Voicing) -> None:
         """Bring one take from its frames to the reader's ears."""
         skip = len(voicing.begun.kept) if self.job.fields.new_only else 0
         writer = self.job.container.writer(self.codec.sample_rate, self.codec.channels)
-        sounding = await self.house.decoder.open(writer, skip)
+        sounding = self.house.decoder.open(writer, skip)
         try:
             await self._sound(voicing, sounding, skip)
         finally:
-            await self.house.decoder.close(sounding)
+            self.house.decoder.close(sounding)
         await self.done(voicing)
 
     async def _sound(self, voicing: Voicing, sounding: Sounding, skip: int) -> None:
@@ -229,46 +201,19 @@ class Reply(Response):
                 patience = max(lead.seconds(monotonic()), FIRST_SECONDS) if len(codes) and lead.begun else None
                 news = await voicing.mailbox.take(patience)
 
-    async def _until_over(self, receive: Receive) -> None:
-        """Speak, until that is done or there is no use in going on."""
-        seconds = self.house.settings.request_seconds
-        late = Refusal(504, f"the request was not spoken within {seconds:g} s", code="timeout")
-        speech = asyncio.create_task(self._speak())
-        ends: dict[asyncio.Task[object], Exception] = {
-            asyncio.create_task(_hung_up(receive)): _Gone(),
-            asyncio.create_task(self.house.cut.wait()): stopping(),
-            asyncio.create_task(self._late(seconds)): late,
-        }
+    async def _spoken(self, voicing: Voicing) -> None:
+        """Bring one take to its end. One that fails before the status is sent gives the reply its status."""
         try:
-            await asyncio.wait([speech, *ends], return_when=asyncio.FIRST_COMPLETED)
-            if not speech.done():
-                raise next(reason for end, reason in ends.items() if end.done())
-            await speech
-        finally:
-            await _cancelled([speech, *ends])
-
-    async def _late(self, seconds: float) -> None:
-        """Returns when the time is over and a take is not; a reader of finished takes has all the time."""
-        await asyncio.sleep(seconds)
-        if all(voicing.over for voicing in self.voicings):
-            await asyncio.Event().wait()
-
-    async def _speak(self) -> None:
-        tasks: list[asyncio.Task[None]] = []
-        try:
-            for voicing in self.voicings:
-                await self._beginning(voicing)
-            await self.start()
-            tasks = [asyncio.create_task(self._voice_or_fail(voicing)) for voicing in self.voicings]
-            await asyncio.gather(*tasks)
-            await self.end()
-        except (_Gone, Refusal):
+            await self._beginning(voicing)
+            await self.begun(voicing)
+            await self.voice(voicing)
+        except Gone:
             raise
-        except Exception:
-            _log.exception("a reply failed")
-            raise Refusal(500, "the reply failed", code="failed") from None
-        finally:
-            await _cancelled(tasks)
+        except Exception as error:
+            refusal = refusal_of(error)
+            if not self.started:
+                raise refusal from None
+            await self.failed(voicing, refusal)
 
     async def _beginning(self, voicing: Voicing) -> None:
         news = await voicing.mailbox.take()
@@ -278,24 +223,3 @@ class Reply(Response):
         voicing.begun, voicing.news = news[0], news[1:]
         if voicing.begun.first_frame_seconds is not None:
             self.house.measures.first_frame(voicing.begun.first_frame_seconds)
-
-    async def _voice_or_fail(self, voicing: Voicing) -> None:
-        try:
-            await self.voice(voicing)
-        except Refusal as refusal:
-            await self.failed(voicing, refusal)
-
-    async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
-        self.house.measures.refused(refusal.status)
-        await refusal.response()(scope, receive, send)
-
-
-async def _hung_up(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _cancelled(tasks: list[asyncio.Task[object]] | list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

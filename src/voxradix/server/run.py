@@ -11,6 +11,7 @@ import uvicorn
 
 from voxradix.errors import VoxradixError
 from voxradix.server.app import application
+from voxradix.server.connection import patient
 from voxradix.server.house import House
 
 _BACKLOG = 256
@@ -64,6 +65,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 application(house),
+                http=patient(house.settings.request_seconds),
                 log_level="warning",
                 access_log=False,
                 server_header=False,
