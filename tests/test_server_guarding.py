@@ -127,6 +127,25 @@ def test_a_body_that_has_not_arrived_when_the_server_stops_is_told_so(numbers: V
         assert reply.startswith(b"HTTP/1.1 503") and b'"code":"stopping"' in reply
 
 
+def test_a_head_that_does_not_arrive_has_its_time_too(numbers: Voice) -> None:
+    with running(numbers, settings=Settings(body_seconds=0.3)) as server:
+        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        whole = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        for before, sent in ((b"", b""), (b"", b"POST /v1/au"), (whole, b"GET /he")):
+            with socket.create_connection(address, timeout=10) as connection:
+                if before:
+                    connection.sendall(before)
+                    assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+                connection.sendall(sent)
+                try:
+                    assert connection.recv(4096) == b""
+                except ConnectionResetError:
+                    pass
+        until(lambda: not server.server.server_state.connections)
+        with httpx.Client(base_url=server.url) as client:
+            assert all(client.get("/health").status_code == 200 for _ in range(3))
+
+
 def test_bodies_on_their_way_have_a_limit_too(numbers: Voice) -> None:
     with running(numbers, settings=Settings(uploads=2)) as server:
         held = [unfinished(server) for _ in range(2)]

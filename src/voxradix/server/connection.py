@@ -14,27 +14,37 @@ _KEY = "connection"
 
 
 class Connection(H11Protocol):
-    """A connection to a peer that is reset when bytes wait for it and it takes none for ``patience`` seconds.
+    """A connection that is reset when bytes wait for its peer and it takes none for ``patience`` seconds, or when the
+    head of a request takes longer than ``head_seconds`` to arrive.
 
     Closing alone would not do: a transport closes when its peer has taken all that was written.
     """
 
     patience: float
+    head_seconds: float
 
     def __init__(self, *arguments: Any, **values: Any) -> None:
         """A connection that requests find in their state."""
         super().__init__(*arguments, **values)
         self.app_state = {**self.app_state, _KEY: self}
         self._stalled: asyncio.TimerHandle | None = None
+        self._heading: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin; the transport pauses its writers whenever it holds a byte back."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what has come of a request."""
+        super().data_received(data)
+        self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._taken()
+        self._headed()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -63,15 +73,27 @@ class Connection(H11Protocol):
             own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.transport.abort()
 
+    def _await_head(self) -> None:
+        """Give a head that has begun, or the first one, its time; between requests uvicorn's own time holds."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._headed()
+        elif self._heading is None:
+            self._heading = self.loop.call_later(self.head_seconds, self.reset)
+
+    def _headed(self) -> None:
+        if self._heading is not None:
+            self._heading.cancel()
+            self._heading = None
+
     def _taken(self) -> None:
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None
 
 
-def patient(seconds: float) -> type[Connection]:
-    """The connections whose peers must take something within so many seconds."""
-    return type("PatientConnection", (Connection,), {"patience": seconds})
+def patient(seconds: float, head_seconds: float) -> type[Connection]:
+    """The connections whose peers must take something within ``seconds``, and send a head within ``head_seconds``."""
+    return type("PatientConnection", (Connection,), {"patience": seconds, "head_seconds": head_seconds})
 
 
 def break_off(scope: Scope) -> None:

@@ -132,7 +132,14 @@ class EventReply(Reply):
             "total_tokens": take.prompt_rows + take.new_frames,
             "input_tokens_details": {"cached_tokens": cached},
         }
-        await self.event("speech.audio.done", voicing, take=voicing.name, usage=usage)
+        await self.event(
+            "speech.audio.done",
+            voicing,
+            take=voicing.name,
+            finish=take.finish,
+            unsaid=list(take.unsaid),
+            usage=usage,
+        )
         await self.detail("take", voicing, take=voicing.kept.about() | self.house.sound)
 
     async def failed(self, voicing: Voicing, refusal: Refusal) -> None:

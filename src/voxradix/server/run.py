@@ -65,7 +65,7 @@ class Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 application(house),
-                http=patient(house.settings.request_seconds),
+                http=patient(house.settings.request_seconds, house.settings.body_seconds),
                 log_level="warning",
                 access_log=False,
                 server_header=False,

@@ -22,7 +22,7 @@ class Settings:
         max_input_chars: Characters of one text.
         max_body_bytes: Bytes of one request.
         max_reference_bytes: Bytes of a reference recording.
-        body_seconds: Time for a request to arrive.
+        body_seconds: Time for the head of a request to arrive, and for its body.
         request_seconds: Time for a request to be spoken, its wait included; and for a reader to take some audio.
         stop_seconds: Time that requests have to end in when the server stops.
         keys: The API keys; without one, everybody is served.

@@ -78,17 +78,12 @@ class _Layer:
         self._mlp_norm = RMSNorm(weights.take(f"{prefix}.post_attention_layernorm.weight", hidden), config.rms_eps)
         self._query_norm = RMSNorm(weights.take(f"{prefix}.self_attn.q_norm.weight", width), config.rms_eps)
         self._key_norm = RMSNorm(weights.take(f"{prefix}.self_attn.k_norm.weight", width), config.rms_eps)
-
-        def stacked(outputs: dict[str, int]) -> Tensor:
-            """Projections of one input, as one weight; the parts are free again when it is made."""
-            return torch.cat(
-                [weights.take(f"{prefix}.{name}_proj.weight", count, hidden) for name, count in outputs.items()]
-            )
-
         heads = {"q": config.heads, "k": config.kv_heads, "v": config.kv_heads}
-        self._qkv = Linear(stacked({f"self_attn.{name}": count * width for name, count in heads.items()}))
+        qkv = {f"{prefix}.self_attn.{name}_proj.weight": count * width for name, count in heads.items()}
+        self._qkv = Linear(weights.stacked(qkv, hidden))
         self._out = Linear(weights.take(f"{prefix}.self_attn.o_proj.weight", hidden, config.heads * width))
-        self._gate_up = Linear(stacked({"mlp.gate": config.inner, "mlp.up": config.inner}))
+        gate_up = {f"{prefix}.mlp.{name}_proj.weight": config.inner for name in ("gate", "up")}
+        self._gate_up = Linear(weights.stacked(gate_up, hidden))
         self._down = Linear(weights.take(f"{prefix}.mlp.down_proj.weight", hidden, config.inner))
 
     def __call__(self, x: Tensor, place: Placement, mask: Tensor, rotation: Rotation, kv: KVStore) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,6 +38,9 @@ class Source(Protocol):
     def take(self, name: str, *shape: int) -> Tensor:
         """A tensor in ``dtype`` on ``device``; it has ``shape``."""
 
+    def stacked(self, rows: Mapping[str, int], columns: int) -> Tensor:
+        """Several tensors [rows, columns] one below the other, as one."""
+
     def digest(self) -> bytes:
         """What tells the tensors taken so far from any others."""
 
@@ -62,6 +65,10 @@ class Outline:
         tensor = torch.empty(shape, dtype=self.dtype, device=self.device)
         self.elements += tensor.numel()
         return tensor
+
+    def stacked(self, rows: Mapping[str, int], columns: int) -> Tensor:
+        """Note several tensors and give one of their joint shape."""
+        return torch.cat([self.take(name, count, columns) for name, count in rows.items()])
 
     def digest(self) -> bytes:
         """SHA-256 of names and shapes."""
@@ -97,6 +104,20 @@ class Weights:
 
     def take(self, name: str, *shape: int) -> Tensor:
         """Read a tensor in ``dtype``; it must have ``shape``."""
+        tensor = torch.empty(shape, dtype=self.dtype, device=self.device)
+        self._read(name, tensor)
+        return tensor
+
+    def stacked(self, rows: Mapping[str, int], columns: int) -> Tensor:
+        """Read several tensors [rows, columns] into one, each straight to its place."""
+        whole = torch.empty(sum(rows.values()), columns, dtype=self.dtype, device=self.device)
+        for name, part in zip(rows, whole.split(list(rows.values())), strict=True):
+            self._read(name, part)
+        return whole
+
+    def _read(self, name: str, place: Tensor) -> None:
+        """Copy a tensor of the files, which must have the shape of its place; the file may change or go thereafter."""
+        shape = tuple(place.shape)
         if name not in self._where:
             raise VoxradixError(
                 f"{self._directory} holds no tensor {name}; the model needs it with shape {list(shape)}"
@@ -119,7 +140,7 @@ class Weights:
             self.elements += tensor.numel()
             self._contents.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
             self._contents.update(tensor.contiguous().flatten().view(torch.uint8).numpy().data)
-            return tensor.to(self.device, self.dtype, copy=True)  # its own memory: the file may change or go
+            place.copy_(tensor)
 
     def digest(self) -> bytes:
         """SHA-256 of the tensors taken so far: names, types, shapes and contents, in the order they were taken."""
