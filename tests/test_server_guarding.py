@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -135,12 +136,12 @@ def test_a_head_that_does_not_arrive_has_its_time_too(numbers: Voice) -> None:
             with socket.create_connection(address, timeout=10) as connection:
                 if before:
                     connection.sendall(before)
-                    assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+                    answer = b""
+                    while not answer.endswith(b"}"):
+                        answer += connection.recv(4096)
                 connection.sendall(sent)
-                try:
+                with suppress(ConnectionResetError):
                     assert connection.recv(4096) == b""
-                except ConnectionResetError:
-                    pass
         until(lambda: not server.server.server_state.connections)
         with httpx.Client(base_url=server.url) as client:
             assert all(client.get("/health").status_code == 200 for _ in range(3))
