@@ -119,6 +119,20 @@ def test_a_saved_take_is_gone_on_from_and_branched_off_in_another_process_as_in_
         assert f"{made.frames} frames, {kept} of them kept" in out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--threads", "3000000000"), "--threads"),
+        (("--after", "a" * 300 + ".npz@3f"), "cannot be looked into"),
+        (("--after", "t.npz@" + "9" * 500 + "f"), "t.npz"),
+        (("--said", "one"), "--said 'one' is for a place in a take"),
+    ],
+)
+def test_odd_values_are_one_line_and_exit_code_2(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    code, _, err = run("speak", "three", *arguments)
+    assert code == 2 and message in err and err.strip().count("\n") == 0
+
+
 def test_takes_of_one_text_are_numbered(run: Run, tmp_path: Path) -> None:
     code, out, _ = run("speak", "four eight", "--takes", "3", "-o", "x.wav", "--save", "t.npz", "--seed", "8")
     assert code == 0 and out.count("\n") == 3

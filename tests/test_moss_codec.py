@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -101,6 +102,14 @@ def test_long_steps_are_cut_as_the_whole_decode_cuts_them(codec: MossCodec) -> N
     codes = some_codes(230)
     assert alike(codec.stream().push(codes), codec.decode(codes))
     assert len(remote(codec).passes) == 3
+
+
+def test_no_code_but_that_beside_the_weights_is_named(directory: Path) -> None:
+    config = json.loads((directory / "config.json").read_text())
+    config["auto_map"]["AutoConfig"] = "evil/repo--configuration_x.C"
+    (directory / "config.json").write_text(json.dumps(config))
+    with pytest.raises(VoxradixError, match=r"names the class 'evil/repo--configuration_x\.C'"):
+        load_moss_codec(directory, codebooks=CODEBOOKS, trust_remote_code=True)
 
 
 def test_a_paused_stream_is_not_advanced(codec: MossCodec) -> None:

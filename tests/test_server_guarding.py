@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 from tests.serving import HEADERS, TEXT, Running, error_of, running, until
 from voxradix.engine import Speaking
 from voxradix.server import Settings
+from voxradix.server.news import Begun, Mailbox, News
 from voxradix.server.takes import KeptTake, TakeShelf
 from voxradix.voice import Voice, load_voice
 
@@ -157,6 +160,49 @@ def test_bodies_on_their_way_have_a_limit_too(numbers: Voice) -> None:
             connection.close()
         until(lambda: not server.house.uploads._count)
         assert server.speak(input="one").status_code == 200
+
+
+def test_a_server_that_keeps_no_takes_serves_all_the_same(numbers: Voice) -> None:
+    with running(numbers, settings=Settings(max_takes=0)) as server:
+        made = server.client.post("/v1/audio/speech", json={"input": TEXT, "n": 3, "response_format": "pcm"})
+        assert made.status_code == 200 and len(made.json()["data"]) == 3
+        assert len(server.house.shelf) == 0
+        server.idle()
+
+
+def test_news_that_cannot_be_delivered_is_one_takes_own(numbers: Voice, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = Mailbox.put
+
+    def failing(self: Mailbox, news: Sequence[News]) -> None:
+        if any(isinstance(each, Begun) and each.seed == 13 for each in news):
+            raise MemoryError
+        put(self, news)
+
+    monkeypatch.setattr(Mailbox, "put", failing)
+    with running(numbers, settings=Settings(request_seconds=2.0)) as server, ThreadPoolExecutor(2) as pool:
+        bad = pool.submit(server.speak, input=TEXT, seed=13)
+        good = pool.submit(server.speak, input=TEXT, seed=12)
+        assert good.result().status_code == 200
+        bad.result()
+
+
+def test_a_branch_after_the_last_seed_takes_the_first(server: Running) -> None:
+    last = server.speak(input=TEXT, seed=2**63 - 1).headers["x-voxradix-take"]
+    branch = server.speak(take=last, at_frames=2)
+    assert branch.status_code == 200 and branch.headers["x-voxradix-seed"] == str(-(2**63))
+
+
+def test_a_body_that_comes_slowly_and_steadily_has_more_time(numbers: Voice) -> None:
+    with running(numbers, settings=Settings(body_seconds=0.5)) as server:
+        text = b'{"input": "one", "said": "' + b"x" * 40_000 + b'"}'
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=20) as connection:
+            head = f"POST /v1/audio/speech HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
+            connection.sendall(f"{head}Content-Length: {len(text)}\r\n\r\n".encode())
+            for start in range(0, len(text), 10_000):
+                connection.sendall(text[start : start + 10_000])
+                time.sleep(0.25)
+            assert connection.recv(64).startswith(b"HTTP/1.1 400")  # for the field, not the time
 
 
 def test_sums_are_the_callers_own(numbers: Voice) -> None:

@@ -11,12 +11,22 @@ from voxradix.errors import VoxradixError
 
 def is_directory(path: Path) -> bool:
     """Whether a path is a directory; `VoxradixError` when that cannot be seen, or the path can be none."""
+    return stat.S_ISDIR(_mode(path))
+
+
+def is_file(path: Path) -> bool:
+    """Whether a path is a regular file; `VoxradixError` when that cannot be seen, or the path can be none."""
+    return stat.S_ISREG(_mode(path))
+
+
+def _mode(path: Path) -> int:
     try:
-        return stat.S_ISDIR(path.stat().st_mode)
+        return path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return 0
     except (OSError, ValueError) as error:
-        raise VoxradixError(f"{str(path)[:200]!r} cannot be looked into: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise VoxradixError(f"{str(path)[:200]!r} cannot be looked into: {reason}") from None
 
 
 def read_json(path: Path) -> dict[str, object]:

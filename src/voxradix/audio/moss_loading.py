@@ -78,14 +78,15 @@ def _no_bar() -> Iterator[None]:
 
 
 def _class_reference(directory: Path) -> str:
-    """The name of the codec's class in the directory's own code, as config.json has it."""
+    """The name of the codec's class in the directory's own code, as config.json has it; no other code may be named."""
     classes = read_json(directory / "config.json").get("auto_map")
-    reference = classes.get("AutoModel") if isinstance(classes, dict) else None
-    if not isinstance(reference, str):
+    if not isinstance(classes, dict) or not isinstance(classes.get("AutoModel"), str):
         raise VoxradixError(f"{directory / 'config.json'} names no class in auto_map.AutoModel; it is no such codec")
-    if "--" in reference or not (directory / f"{reference.partition('.')[0]}.py").is_file():
-        raise VoxradixError(f"{directory} names the class {reference!r}, whose code is not in the directory")
-    return reference
+    for reference in classes.values():
+        name = reference if isinstance(reference, str) else ""
+        if "--" in name or not (directory / f"{name.partition('.')[0]}.py").is_file():
+            raise VoxradixError(f"{directory} names the class {reference!r}, whose code is not in the directory")
+    return str(classes["AutoModel"])
 
 
 def _python_files(directory: Path) -> str:
@@ -93,7 +94,11 @@ def _python_files(directory: Path) -> str:
 
 
 def _check_whole(directory: Path, model: torch.nn.Module) -> None:
-    """Refuse weights that lack some: transformers would draw them at random and go on."""
+    """Refuse weights that hold fewer numbers than the codec has: transformers draws what lacks at random and goes on.
+
+    Which they are cannot be told by names, which the directory's own code may change; transformers' report, on standard
+    error, names them.
+    """
     held = 0
     for path in directory.glob("*.safetensors"):
         try:

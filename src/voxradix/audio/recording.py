@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from voxradix.errors import VoxradixError
+from voxradix.files import is_file
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def read_recording(source: Path | bytes, *, longest: float = 60.0) -> Recording:
             f"the recording is a {type(source).__name__}; it must be a path or the bytes of a sound file"
         )
     name = str(source)[:200] if isinstance(source, Path) else f"the recording of {len(source)} bytes"
-    if isinstance(source, Path) and not _is_file(source):
+    if isinstance(source, Path) and not is_file(source):
         raise VoxradixError(f"{name} is not a file; name a sound file, such as a WAV, FLAC, OGG or MP3 file")
     try:
         with soundfile.SoundFile(str(source) if isinstance(source, Path) else io.BytesIO(source)) as file:
@@ -62,10 +63,3 @@ def read_recording(source: Path | bytes, *, longest: float = 60.0) -> Recording:
     if not bool(samples.isfinite().all()):
         raise VoxradixError(f"{name} holds samples that are not finite numbers")
     return Recording(samples, rate)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError) as error:
-        raise VoxradixError(f"{str(path)[:200]} cannot be read: {error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import warnings
 from pathlib import Path
@@ -123,7 +124,7 @@ def speak(
     ] = None,
     max_frames: Annotated[int | None, typer.Option(help="Longest audio, in frames [default: the voice's].")] = None,
     threads: Annotated[
-        int | None, typer.Option(help="torch threads [default: one for a small model, else torch's].", min=1)
+        int | None, typer.Option(help="torch threads [default: one for a small model, else torch's].", min=1, max=1024)
     ] = None,
 ) -> None:
     """Turn text into a WAV file."""
@@ -203,7 +204,7 @@ def serve(
         Path | None, typer.Option(help="API keys, one a line [default: those in VOXRADIX_API_KEY, if it is set].")
     ] = None,
     threads: Annotated[
-        int | None, typer.Option(help="torch threads [default: one for a small model, else torch's].", min=1)
+        int | None, typer.Option(help="torch threads [default: one for a small model, else torch's].", min=1, max=1024)
     ] = None,
 ) -> None:
     """Serve speech over HTTP, as OpenAI's clients ask for it; docs/serving.md tells how."""
@@ -271,7 +272,9 @@ def frames(
     max_rows: MaxRowsOption = None,
     requests: Annotated[str, typer.Option(help="Requests at once, comma-separated.")] = "1,4,16",
     repeats: Annotated[int, typer.Option(help="Runs of each; the median is printed.", min=1)] = 5,
-    threads: Annotated[int | None, typer.Option(help="torch threads [default: as speak chooses].", min=1)] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="torch threads [default: as speak chooses].", min=1, max=1024)
+    ] = None,
 ) -> None:
     """Frames per second, real-time factor and peak memory at several batch sizes."""
     from voxradix.cli.bench import bench_frames
@@ -302,7 +305,7 @@ def cache(
     seconds: Annotated[str, typer.Option(help="Audio behind a continuation, comma-separated.")] = "5,30,120",
     repeats: Annotated[int, typer.Option(help="Runs of each; the median is printed.", min=1)] = 3,
     rows: Annotated[str, typer.Option(help="Rows in the tree, comma-separated.")] = "1000,10000,100000,1000000",
-    threads: Annotated[int | None, typer.Option(help="torch threads [default: torch's].", min=1)] = None,
+    threads: Annotated[int | None, typer.Option(help="torch threads [default: torch's].", min=1, max=1024)] = None,
 ) -> None:
     """What cached audio is worth on a random checkpoint of 100 million parameters; the tree's own speed and memory."""
     import torch
@@ -320,7 +323,7 @@ def cache(
 def step(
     requests: Annotated[str, typer.Option(help="Requests at once, comma-separated.")] = "1,4,8,16",
     repeats: Annotated[int, typer.Option(help="Runs of each kind; the median is printed.", min=1, max=12)] = 12,
-    threads: Annotated[int | None, typer.Option(help="torch threads [default: torch's].", min=1)] = None,
+    threads: Annotated[int | None, typer.Option(help="torch threads [default: torch's].", min=1, max=1024)] = None,
 ) -> None:
     """Milliseconds of a decode step on a random checkpoint of 100 million parameters, beside its bare products."""
     import torch
@@ -339,7 +342,9 @@ def serve_figures(
     model: ModelOption = None,
     clients: Annotated[str, typer.Option(help="Clients at once, comma-separated.")] = "1,8,32",
     seconds: Annotated[float, typer.Option(help="Time for each.", min=0.1)] = 20.0,
-    threads: Annotated[int | None, typer.Option(help="torch threads [default: as serve chooses].", min=1)] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="torch threads [default: as serve chooses].", min=1, max=1024)
+    ] = None,
 ) -> None:
     """Requests and audio a second, and the time to the first audio, over HTTP."""
     from voxradix.cli.bench_serve import bench_serve
@@ -362,6 +367,9 @@ def _whole_numbers(option: str, text: str) -> list[int]:
 def main() -> None:
     """Run the command line; never a traceback for a user's mistake."""
     warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a file name may hold what no encoding has
+            stream.reconfigure(errors="backslashreplace")
     try:
         status = app(standalone_mode=False)
     except (VoxradixError, typer.TyperException) as error:

@@ -19,6 +19,7 @@ from voxradix.audio import check_writable, wav_bytes, write_file
 from voxradix.cli.terminal import say
 from voxradix.engine import Branch, Engine, Speaking, Take
 from voxradix.errors import VoxradixError
+from voxradix.files import is_file
 from voxradix.models.moss_local import Details, MossLocal
 from voxradix.sampling import Sampling
 
@@ -89,9 +90,10 @@ def place_in_take(place: str, said: str | None) -> Take | Branch:
     ``said`` is what is heard until there, if it is named.
     """
     match = _PLACE.fullmatch(place)
-    if match is None and "@" in place and not Path(place).exists():
+    there = is_file(Path(place))
+    if match is None and "@" in place and not there:
         raise VoxradixError(f"--after {place}: no such file, and a place looks like take.npz@3.0s or take.npz@37f")
-    if match is None or Path(place).exists():
+    if match is None or there:
         take = Take.load(place)
         return take if said is None else take.at(frames=take.frames, said=said)
     take = Take.load(match["file"])

@@ -5,7 +5,7 @@ from voxradix.engine.loop import StepReport
 from voxradix.engine.request import Finish, Request, Result, State
 from voxradix.engine.scheduler import Occupancy
 from voxradix.engine.script import Script, script
-from voxradix.engine.speaking import Speaking
+from voxradix.engine.speaking import Speaking, next_seed
 from voxradix.engine.take import Branch, Take
 from voxradix.engine.totals import Totals
 
@@ -22,5 +22,6 @@ __all__ = [
     "StepReport",
     "Take",
     "Totals",
+    "next_seed",
     "script",
 ]

@@ -22,6 +22,11 @@ FrameCallback = Callable[[Tensor], None]
 """Called with each frame, int64 [C], when it is made."""
 
 
+def next_seed(seed: int) -> int:
+    """The seed after a 64-bit seed; after the last one comes the first."""
+    return -(2**63) if seed == 2**63 - 1 else seed + 1
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How a take is spoken.
@@ -70,7 +75,7 @@ class Settings:
         if seed is None:
             seed = 0 if take is None else take.seed
             if script.own and isinstance(after, Branch):
-                seed = -(2**63) if seed == 2**63 - 1 else seed + 1
+                seed = next_seed(seed)
         parts = len(script.texts)
         if details is None:
             details = NO_DETAILS if take is None else take.details

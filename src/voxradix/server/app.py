@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from http import HTTPStatus
 from typing import Any
 
@@ -15,11 +14,21 @@ from starlette.exceptions import HTTPException
 
 from voxradix import __version__
 from voxradix.server.body import read_body
+from voxradix.server.desk import Order
 from voxradix.server.fields import SpeechFields
 from voxradix.server.forms import TakeFile, reply_of
 from voxradix.server.guard import Guard
 from voxradix.server.house import House
-from voxradix.server.order import MODEL, checked, container_of, details_of, order_of, place_of, require_model
+from voxradix.server.order import (
+    MODEL,
+    checked,
+    container_of,
+    details_of,
+    order_of,
+    place_of,
+    require_model,
+    require_places,
+)
 from voxradix.server.pages import add_page
 from voxradix.server.refusal import Refusal, engine_down, stopping
 from voxradix.server.reply import Job
@@ -65,8 +74,12 @@ def _speech(app: FastAPI, house: House) -> None:
         checked(fields, voice, house.settings)
         container = container_of(fields.response_format, house.containers)
         after = place_of(fields, house.shelf, salt)
-        details = await details_of(body, voice, house.decoder)
-        order = partial(house.scripts, order_of, fields, details, after, voice, salt)
+        require_places(body, voice)
+
+        async def order() -> Order:
+            details = await details_of(body, voice, house.decoder)
+            return await house.scripts(order_of, fields, details, after, voice, salt)
+
         return reply_of(house, Job(fields, salt, order, container))
 
 

@@ -25,6 +25,9 @@ from voxradix.server.settings import Settings
 _MOST_PARTS = 20_000
 """Commas and brackets of a JSON body, those in its texts included: parsing so many takes a few milliseconds."""
 
+_SLOWEST = 16 << 10
+"""Bytes a second at which a body may always arrive."""
+
 _MOST_DIGITS = 400
 """Of an integer in JSON; a longer one is as good as infinite."""
 
@@ -78,16 +81,22 @@ async def _bytes(request: Request, settings: Settings) -> bytes:
     declared = request.headers.get("content-length", "")
     data = bytearray()
     try:
-        async with asyncio.timeout(settings.body_seconds):
+        async with asyncio.timeout(settings.body_seconds) as limit:
+            begun = limit.when() or 0.0
             if not (declared.isdecimal() and int(declared[:20]) > most):
                 async for chunk in request.stream():
                     data += chunk
+                    limit.reschedule(begun + len(data) / _SLOWEST)
                     if len(data) > most:
                         break
                 else:
                     return bytes(data)
     except TimeoutError:
-        raise Refusal(408, f"the body did not arrive within {settings.body_seconds:g} s", code="timeout") from None
+        raise Refusal(
+            408,
+            f"the body came too slowly: it has {settings.body_seconds:g} s, and one more for every {_SLOWEST} bytes",
+            code="timeout",
+        ) from None
     except ClientDisconnect:
         raise Refusal(400, "the connection ended before the body did") from None
     raise Refusal(413, f"the body is larger than {most} bytes; send less", code="too_large")

@@ -14,8 +14,10 @@ _KEY = "connection"
 
 
 class Connection(H11Protocol):
-    """A connection that is reset when bytes wait for its peer and it takes none for ``patience`` seconds, or when the
-    head of a request takes longer than ``head_seconds`` to arrive.
+    """A connection that is reset when its peer or its request takes too long.
+
+    Bytes that wait for the peer must all be taken within ``patience`` seconds, the head of a request must arrive within
+    ``head_seconds``.
 
     Closing alone would not do: a transport closes when its peer has taken all that was written.
     """

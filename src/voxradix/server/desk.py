@@ -242,4 +242,7 @@ class Desk:
 
 def _deliver(told: Sequence[tuple[Mailbox, Sequence[News]]]) -> None:
     for mailbox, news in told:
-        mailbox.put(news)
+        try:
+            mailbox.put(news)
+        except Exception:  # one take's news must not be the end of another's
+            _log.exception("news could not be delivered")

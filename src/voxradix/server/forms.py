@@ -54,7 +54,7 @@ class ListReply(Reply):
             raise voicing.refusal
         skip = voicing.kept.kept if self.job.fields.new_only else 0
         file = await self.house.decoder.whole(self.job.container, voicing.kept.take.codes, skip)
-        self._files[voicing.index] = b64encode(file).decode()
+        self._files[voicing.index] = await self.house.scripts(_base64, file)
 
     async def end(self) -> None:
         """Send them all."""
@@ -69,7 +69,15 @@ class ListReply(Reply):
             }
             for voicing, file in zip(self.voicings, self._files, strict=True)
         ]
-        await self.send_whole(json.dumps({"object": "list", "data": takes}).encode())
+        await self.send_whole(await self.house.scripts(_json, {"object": "list", "data": takes}))
+
+
+def _base64(file: bytes) -> str:
+    return b64encode(file).decode()
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value).encode()
 
 
 class EventReply(Reply):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from voxradix.audio import Container
-from voxradix.engine import Branch, Take, script
+from voxradix.engine import Branch, Take, next_seed, script
 from voxradix.errors import VoxradixError
 from voxradix.models.moss_local import Details
 from voxradix.sampling import Draw, Sampling
@@ -25,8 +25,8 @@ MODEL = "voxradix"
 """The name that every server's model answers to, beside its own."""
 
 
-async def details_of(body: SpeechBody, voice: Voice, decoder: Decoder) -> SpeechDetails:
-    """What a prompt says beside its text. Raises `Refusal` that names what the voice does not take."""
+def require_places(body: SpeechBody, voice: Voice) -> None:
+    """Raise `Refusal` that names what the voice does not take."""
     fields = body.fields
     for field, place, value in (
         ("language", "language", fields.language),
@@ -35,6 +35,14 @@ async def details_of(body: SpeechBody, voice: Voice, decoder: Decoder) -> Speech
     ):
         if value is not None and not voice.takes(place):
             raise Refusal(400, f"{field} is given, and voice {voice.name!r} takes none; leave it out", param=field)
+
+
+async def details_of(body: SpeechBody, voice: Voice, decoder: Decoder) -> SpeechDetails:
+    """What a prompt says beside its text. A recording is worked on in the codec's thread, once its turn has come.
+
+    Raises `Refusal` for one that is no sound.
+    """
+    fields = body.fields
     details = Details(language=fields.language, instruction=fields.instructions)
     references: tuple[Tensor, ...] | None = None
     if body.reference is not None:
@@ -128,7 +136,9 @@ def order_of(
     take = after.take if isinstance(after, Branch) else after
     seed = fields.seed
     if seed is None:
-        seed = 0 if take is None else take.seed + (lines.own and isinstance(after, Branch))
+        seed = 0 if take is None else take.seed
+        if lines.own and isinstance(after, Branch):
+            seed = next_seed(seed)
     return Order(
         script=lines,
         after=after,

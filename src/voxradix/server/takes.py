@@ -124,7 +124,7 @@ class TakeShelf:
             self._remove(next(each for each in self._takes.values() if each.owner == largest))
 
     def _share(self, owner: str) -> float:
-        return max(self._count[owner] / self._most_takes, self._frames[owner] / self._most_frames)
+        return max(self._count[owner] / max(self._most_takes, 1), self._frames[owner] / max(self._most_frames, 1))
 
     def _remove(self, kept: KeptTake) -> None:
         del self._takes[kept.id]
