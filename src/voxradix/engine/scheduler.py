@@ -139,7 +139,7 @@ class Scheduler:
             self._release(request)
         request.state = State.FINISHED
         request.finish, request.error, request.finished = finish, error, perf_counter()
-        self.totals = self.totals.plus(request)
+        self.totals = self.totals.plus(request.result())
 
     def leave(self, request: Request) -> None:
         """End a request because its caller does not want it any more."""

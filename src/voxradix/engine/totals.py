@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from voxradix.engine.request import Finish, Request
+from voxradix.engine.request import Finish, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +37,18 @@ class Totals:
     recomputed_rows: int = 0
     retractions: int = 0
 
-    def plus(self, request: Request) -> Totals:
-        """The sums with one more finished request."""
+    def plus(self, result: Result) -> Totals:
+        """The sums with what one more request came to."""
         return Totals(
             requests=self.requests + 1,
-            audio_end=self.audio_end + (request.finish is Finish.AUDIO_END),
-            length=self.length + (request.finish is Finish.LENGTH),
-            aborted=self.aborted + (request.finish is Finish.ABORTED),
-            error=self.error + (request.finish is Finish.ERROR),
-            frames=self.frames + len(request.frames),
-            prompt_rows=self.prompt_rows + request.prompt.shape[0],
-            reused_prompt_rows=self.reused_prompt_rows + request.reused_prompt,
-            reused_generated_rows=self.reused_generated_rows + request.reused_generated,
-            recomputed_rows=self.recomputed_rows + request.recomputed,
-            retractions=self.retractions + request.retractions,
+            audio_end=self.audio_end + (result.finish == Finish.AUDIO_END),
+            length=self.length + (result.finish == Finish.LENGTH),
+            aborted=self.aborted + (result.finish == Finish.ABORTED),
+            error=self.error + (result.finish == Finish.ERROR),
+            frames=self.frames + len(result.rows),
+            prompt_rows=self.prompt_rows + result.prompt_rows,
+            reused_prompt_rows=self.reused_prompt_rows + result.reused_prompt_rows,
+            reused_generated_rows=self.reused_generated_rows + result.reused_generated_rows,
+            recomputed_rows=self.recomputed_rows + result.recomputed_rows,
+            retractions=self.retractions + result.retractions,
         )

@@ -83,7 +83,7 @@ def stats(house: House, salt: str) -> dict[str, object]:
         "running": now.running,
         "max_batch": house.settings.max_batch,
         "queue": house.settings.queue,
-        "requests": sums.takes,
+        "requests": sums.requests,
         "refused": measures.refused_count,
         "retractions": sums.retractions,
         "rows": {

@@ -6,8 +6,9 @@ import secrets
 import time
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
+from functools import reduce
 
-from voxradix.engine import Take
+from voxradix.engine import Take, Totals
 from voxradix.server.refusal import Refusal
 
 
@@ -65,31 +66,6 @@ class KeptTake:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
-    """What was made for one owner: sums over all takes that were ever kept for it."""
-
-    takes: int = 0
-    frames: int = 0
-    prompt_rows: int = 0
-    reused_prompt_rows: int = 0
-    reused_generated_rows: int = 0
-    recomputed_rows: int = 0
-    retractions: int = 0
-
-    def with_take(self, take: Take) -> Sums:
-        """The sums with one more take."""
-        return Sums(
-            takes=self.takes + 1,
-            frames=self.frames + take.new_frames,
-            prompt_rows=self.prompt_rows + take.prompt_rows,
-            reused_prompt_rows=self.reused_prompt_rows + take.reused_prompt_rows,
-            reused_generated_rows=self.reused_generated_rows + take.reused_generated_rows,
-            recomputed_rows=self.recomputed_rows + take.recomputed_rows,
-            retractions=self.retractions + sum(result.retractions for result in take.results),
-        )
-
-
 class TakeShelf:
     """Keeps takes up to a number of takes and of frames.
 
@@ -103,19 +79,19 @@ class TakeShelf:
         self._takes: OrderedDict[str, KeptTake] = OrderedDict()
         self._count: Counter[str] = Counter()
         self._frames: Counter[str] = Counter()
-        self._sums: dict[str, Sums] = {}
+        self._sums: dict[str, Totals] = {}
 
     def __len__(self) -> int:
         """How many takes are kept."""
         return len(self._takes)
 
-    def sums(self, owner: str) -> Sums:
-        """What was made for an owner."""
-        return self._sums.get(owner, Sums())
+    def sums(self, owner: str) -> Totals:
+        """Sums over the requests of all takes that were ever kept for an owner."""
+        return self._sums.get(owner, Totals())
 
     def keep(self, kept: KeptTake) -> None:
         """Keep a take; others go to make room, and it goes itself when it is too long for the shelf."""
-        self._sums[kept.owner] = self.sums(kept.owner).with_take(kept.take)
+        self._sums[kept.owner] = reduce(Totals.plus, kept.take.results, self.sums(kept.owner))
         self._takes[kept.id] = kept
         self._count[kept.owner] += 1
         self._frames[kept.owner] += kept.take.frames
