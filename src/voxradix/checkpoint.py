@@ -18,6 +18,7 @@ from tokenizers import Tokenizer
 
 from voxradix import hub
 from voxradix.audio import Codec, load_codec, load_moss_codec
+from voxradix.device import named_device, named_dtype
 from voxradix.errors import VoxradixError
 from voxradix.files import is_directory, read_json
 from voxradix.models.moss_local import MossLocalConfig, read_config
@@ -106,6 +107,11 @@ class Checkpoint:
             return self._whole("max_new_frames", _MAX_FRAMES, least=1)
         except VoxradixError as error:
             raise VoxradixError(f"{self._generation}: {error}") from None
+
+    def place(self, device: str | None, dtype: str | None) -> tuple[torch.device, torch.dtype]:
+        """Where its model computes and in what: as named, else a GPU where there is one, a bundled voice on the CPU."""
+        where = named_device("cpu" if device is None and self.bundled else device)
+        return where, named_dtype(dtype, where)
 
     def load_codec(self, device: torch.device) -> Codec:
         """Load the codec: the one that was named, else the voice's own, else the one config.json names."""

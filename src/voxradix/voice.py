@@ -11,7 +11,6 @@ from torch import Tensor
 
 from voxradix.audio import Codec, MossCodec, Recording, read_recording
 from voxradix.checkpoint import Checkpoint, find_checkpoint
-from voxradix.device import named_device, named_dtype
 from voxradix.errors import VoxradixError
 from voxradix.models.moss_local import NO_DETAILS, TEMPLATE, Details, MossLocal, is_unicode, load, prompt_rows
 from voxradix.piece import Piece
@@ -195,7 +194,7 @@ def load_voice(source: str | Path | Checkpoint, *, device: str | None = None, dt
     Raises `VoxradixError` when there is no such voice or its files cannot be used.
     """
     checkpoint = source if isinstance(source, Checkpoint) else find_checkpoint(source)
-    place = named_device("cpu" if device is None and checkpoint.bundled else device)
-    model = load(checkpoint.directory, device=place, dtype=named_dtype(dtype, place))
+    place, kind = checkpoint.place(device, dtype)
+    model = load(checkpoint.directory, device=place, dtype=kind)
     checkpoint.sampling, checkpoint.max_frames  # noqa: B018 - refused now, not at the first request
     return Voice(checkpoint, model)

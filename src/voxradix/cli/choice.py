@@ -73,7 +73,6 @@ class ModelChoice:
         Raises `VoxradixError` when the options exclude each other or the model cannot be loaded.
         """
         from voxradix.checkpoint import find_checkpoint
-        from voxradix.device import named_device, named_dtype
         from voxradix.models.moss_local import MemoryPlan
         from voxradix.voice import FRAME_RATE, load_voice
 
@@ -90,8 +89,7 @@ class ModelChoice:
             trust_remote_code=self.trust_remote_code,
         )
         checkpoint.check_codec()
-        place = named_device("cpu" if self.device is None and checkpoint.bundled else self.device)
-        kind = named_dtype(self.dtype, place)
+        place, kind = checkpoint.place(self.device, self.dtype)
         rows = self.max_rows or _ROWS
         if memory is not None or self.max_rows is not None or not checkpoint.bundled:
             if memory is None:
@@ -101,7 +99,7 @@ class ModelChoice:
             rows = plan.rows
             plan.require_room(place)
             say(f"{checkpoint.name} on {place}: {plan.told(FRAME_RATE)}")
-        return load_voice(checkpoint, device=str(place), dtype=str(kind).removeprefix("torch.")), rows
+        return load_voice(checkpoint, device=self.device, dtype=self.dtype), rows
 
 
 def _bytes(text: str) -> int:
